@@ -1,0 +1,269 @@
+#include "base/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int sp_verbosity;
+bool sp_stats_json;
+static const char *tool = "stackpulse";
+
+static const struct sp_opt common_opts[] = {
+	{"quiet", 'q', NULL, "say nothing but errors and warnings"},
+	{"verbose", 'v', NULL, "say more; twice: still more"},
+	{"stats", 0, "json", "the closing line as one JSON object"},
+	{"help", 'h', NULL, "this text"},
+	{"version", 'V', NULL, "the version"},
+	{0},
+};
+
+static void vsay(const char *fmt, va_list ap)
+{
+	char line[2048];
+	int n = snprintf(line, sizeof line, "%s: ", tool);
+	vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+	strcat(line, "\n");
+	fputs(line, stderr); /* one call, so that lines of several stages do not mix */
+}
+
+#define SAY(name, level)                                                                           \
+	void name(const char *fmt, ...)                                                            \
+	{                                                                                          \
+		if (sp_verbosity < (level))                                                        \
+			return;                                                                    \
+		va_list ap;                                                                        \
+		va_start(ap, fmt);                                                                 \
+		vsay(fmt, ap);                                                                     \
+		va_end(ap);                                                                        \
+	}
+SAY(sp_warn, -1)
+SAY(sp_note, 0)
+SAY(sp_detail, 1)
+
+void sp_usage_error(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsay(fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "%s: see '%s --help'\n", tool, tool);
+	exit(SP_EXIT_USAGE);
+}
+
+void sp_die(const struct sp_err *err, const char *cure)
+{
+	fprintf(stderr, "%s: %s\n", tool, err->msg);
+	if (cure)
+		fprintf(stderr, "%s: %s\n", tool, cure);
+	exit(SP_EXIT_FAILED);
+}
+
+void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
+{
+	tool = cli->tool;
+	cli->argc = argc;
+	cli->argv = argv;
+	cli->at = 1;
+	cli->cluster = 0;
+	/* A message is one write even when several stages share the terminal. */
+	static char buffer[4096];
+	setvbuf(stderr, buffer, _IOLBF, sizeof buffer);
+}
+
+static void print_opts(const struct sp_opt *o)
+{
+	for (; o->name; o++) {
+		if (!o->help)
+			continue;
+		char head[80];
+		int n = o->letter ? snprintf(head, sizeof head, "  -%c, --%s", o->letter, o->name)
+				  : snprintf(head, sizeof head, "      --%s", o->name);
+		if (o->arg)
+			snprintf(head + n, sizeof head - (size_t)n, "%s%s", o->letter ? " " : "=",
+				 o->arg);
+		const char *text = o->help;
+		if (strlen(head) > 28)
+			printf("%s\n%30s", head, "");
+		else
+			printf("%-30s", head);
+		for (const char *nl; (nl = strchr(text, '\n')); text = nl + 1)
+			printf("%.*s\n%30s", (int)(nl - text), text, "");
+		printf("%s\n", text);
+	}
+}
+
+static _Noreturn void print_help(const struct sp_cli *cli)
+{
+	printf("Usage: %s\n\n%s\n\nOptions:\n", cli->synopsis, cli->about);
+	print_opts(cli->opts);
+	print_opts(common_opts);
+	if (cli->examples)
+		printf("\n%s\n", cli->examples);
+	exit(sp_finish_stdout(SP_EXIT_OK));
+}
+
+static void do_common(const struct sp_cli *cli, const struct sp_opt *o, const char *arg)
+{
+	switch (o - common_opts) {
+	case 0:
+		sp_verbosity = -1;
+		break;
+	case 1:
+		sp_verbosity++;
+		break;
+	case 2:
+		if (strcmp(arg, "json") != 0)
+			sp_usage_error("--stats takes json, not '%s'", arg);
+		sp_stats_json = true;
+		break;
+	case 3:
+		print_help(cli);
+	default:
+		printf("%s %s\n", cli->tool, SP_VERSION);
+		exit(sp_finish_stdout(SP_EXIT_OK));
+	}
+}
+
+static const struct sp_opt *find_long(const struct sp_opt *o, const char *name, size_t len)
+{
+	for (; o->name; o++)
+		if (strlen(o->name) == len && !memcmp(o->name, name, len))
+			return o;
+	return NULL;
+}
+
+static const struct sp_opt *find_letter(const struct sp_opt *o, char letter)
+{
+	for (; o->name; o++)
+		if (o->letter && o->letter == letter)
+			return o;
+	return NULL;
+}
+
+/* One option from argv: sets *arg and moves on. */
+static const struct sp_opt *take(struct sp_cli *cli, const char **arg)
+{
+	const char *word = cli->argv[cli->at];
+	const struct sp_opt *o;
+	const char *value = NULL;
+	if (cli->cluster == 0 && word[1] == '-') {
+		const char *eq = strchr(word, '=');
+		size_t len = eq ? (size_t)(eq - word) - 2 : strlen(word) - 2;
+		o = find_long(cli->opts, word + 2, len);
+		if (!o)
+			o = find_long(common_opts, word + 2, len);
+		if (!o)
+			sp_usage_error("unknown option '%.*s'", (int)len + 2, word);
+		if (eq && !o->arg)
+			sp_usage_error("--%s takes no argument", o->name);
+		value = eq ? eq + 1 : NULL;
+		cli->at++;
+	} else {
+		char letter = word[1 + cli->cluster];
+		o = find_letter(cli->opts, letter);
+		if (!o)
+			o = find_letter(common_opts, letter);
+		if (!o)
+			sp_usage_error("unknown option '-%c'", letter);
+		const char *rest = word + 2 + cli->cluster;
+		if (*rest && !o->arg) {
+			cli->cluster++;
+		} else {
+			value = *rest ? rest : NULL;
+			cli->cluster = 0;
+			cli->at++;
+		}
+	}
+	if (o->arg && !value) {
+		if (cli->at >= cli->argc)
+			sp_usage_error("--%s needs an argument: %s", o->name, o->arg);
+		value = cli->argv[cli->at++];
+	}
+	*arg = value;
+	return o;
+}
+
+int sp_cli_next(struct sp_cli *cli, const char **arg)
+{
+	while (cli->at < cli->argc) {
+		const char *word = cli->argv[cli->at];
+		if (word[0] != '-' || !word[1])
+			return SP_CLI_END;
+		if (!strcmp(word, "--")) {
+			cli->at++;
+			return SP_CLI_END;
+		}
+		const struct sp_opt *o = take(cli, arg);
+		if (o >= common_opts && o < common_opts + sizeof common_opts / sizeof *common_opts)
+			do_common(cli, o, *arg);
+		else
+			return (int)(o - cli->opts);
+	}
+	return SP_CLI_END;
+}
+
+uint64_t sp_arg_u64(const char *option, const char *text, uint64_t min, uint64_t max)
+{
+	char *end;
+	errno = 0;
+	unsigned long long v = strtoull(text, &end, 10);
+	if (text[0] < '0' || text[0] > '9' || *end || errno || v < min || v > max)
+		sp_usage_error("%s: '%s' is not a whole number from %llu to %llu", option, text,
+			       (unsigned long long)min, (unsigned long long)max);
+	return v;
+}
+
+uint64_t sp_arg_size(const char *option, const char *text, uint64_t max)
+{
+	char *end;
+	errno = 0;
+	unsigned long long v = strtoull(text, &end, 10);
+	unsigned shift = 0;
+	if (*end == 'K' || *end == 'k')
+		shift = 10;
+	else if (*end == 'M' || *end == 'm')
+		shift = 20;
+	else if (*end == 'G' || *end == 'g')
+		shift = 30;
+	if (shift)
+		end++;
+	if (text[0] < '0' || text[0] > '9' || *end || errno || v > max >> shift)
+		sp_usage_error("%s: '%s' is not a size up to %llu bytes (suffixes K, M, G)", option,
+			       text, (unsigned long long)max);
+	return (uint64_t)v << shift;
+}
+
+uint64_t sp_arg_time_ns(const char *option, const char *text)
+{
+	char *end;
+	errno = 0;
+	double v = strtod(text, &end);
+	double unit = 1e9;
+	if (!strcmp(end, "ms"))
+		unit = 1e6;
+	else if (!strcmp(end, "m"))
+		unit = 60e9;
+	else if (!strcmp(end, "h"))
+		unit = 3600e9;
+	else if (*end && strcmp(end, "s") != 0)
+		unit = 0;
+	bool digit = text[0] == '.' || (text[0] >= '0' && text[0] <= '9');
+	if (!digit || text[1] == 'x' || errno || unit == 0 || !(v >= 0 && v * unit < 9e18))
+		sp_usage_error("%s: '%s' is not a time (seconds, or with ms, s, m, h)", option,
+			       text);
+	return (uint64_t)(v * unit);
+}
+
+int sp_finish_stdout(int status)
+{
+	bool failed = ferror(stdout) != 0;
+	errno = 0;
+	if (fflush(stdout) != 0 || failed) {
+		fprintf(stderr, "%s: cannot write standard output: %s\n", tool,
+			errno ? strerror(errno) : "write error");
+		return SP_EXIT_FAILED;
+	}
+	return status;
+}

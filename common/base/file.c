@@ -1,0 +1,203 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stop.h"
+
+int sp_file_open(const char *path, int flags, struct sp_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+				    (flags & SP_OPEN_NOFOLLOW ? O_NOFOLLOW : 0));
+	if (fd < 0)
+		return sp_err_errno(err, "cannot open %s", path);
+	struct stat st;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot read %s: not a regular file",
+				  path);
+	}
+	return fd;
+}
+
+/* The maps that the SIGBUS handler may repair. Slots are claimed and freed with atomics because
+ * the handler reads them at any instant. */
+#define N_GUARDS 4096
+static struct guard {
+	_Atomic uintptr_t start;
+	_Atomic size_t size;
+} guards[N_GUARDS];
+static _Atomic unsigned n_guards_used;
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t guard_lock = PTHREAD_MUTEX_INITIALIZER;
+static uintptr_t page_mask;
+
+static void on_sigbus(int sig, siginfo_t *info, void *ctx)
+{
+	(void)ctx;
+	uintptr_t at = (uintptr_t)info->si_addr;
+	unsigned n = atomic_load(&n_guards_used);
+	for (unsigned i = 0; i < n; i++) {
+		uintptr_t start = atomic_load(&guards[i].start);
+		if (!start || at < start || at - start >= atomic_load(&guards[i].size))
+			continue;
+		void *page = (void *)(at & ~page_mask); /* NOLINT: an address from the kernel */
+		if (mmap(page, page_mask + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+			 -1, 0) != MAP_FAILED)
+			return;
+	}
+	signal(sig, SIG_DFL); /* not ours: the fault repeats and kills as it should */
+}
+
+static void guard_init(void)
+{
+	page_mask = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+	sigaction(SIGBUS, &sa, NULL);
+}
+
+static bool guard_add(const void *start, size_t size)
+{
+	pthread_once(&guard_once, guard_init);
+	pthread_mutex_lock(&guard_lock);
+	unsigned i = 0, n = atomic_load(&n_guards_used);
+	while (i < n && atomic_load(&guards[i].start))
+		i++;
+	bool ok = i < N_GUARDS;
+	if (ok) {
+		atomic_store(&guards[i].size, size);
+		atomic_store(&guards[i].start, (uintptr_t)start);
+		if (i == n)
+			atomic_store(&n_guards_used, n + 1);
+	}
+	pthread_mutex_unlock(&guard_lock);
+	return ok;
+}
+
+static void guard_drop(const void *start)
+{
+	pthread_mutex_lock(&guard_lock);
+	for (unsigned i = 0; i < atomic_load(&n_guards_used); i++)
+		if (atomic_load(&guards[i].start) == (uintptr_t)start)
+			atomic_store(&guards[i].start, 0);
+	pthread_mutex_unlock(&guard_lock);
+}
+
+int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_err *err)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return sp_err_errno(err, "cannot stat %s", name);
+	if (!S_ISREG(st.st_mode))
+		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot read %s: not a regular file",
+				  name);
+	struct sp_map_file out = {.size = (size_t)st.st_size, .dev = st.st_dev, .ino = st.st_ino};
+	if (out.size) {
+		void *p = mmap(NULL, out.size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (p == MAP_FAILED)
+			return sp_err_errno(err, "cannot map %s", name);
+		if (!guard_add(p, out.size)) {
+			munmap(p, out.size);
+			return sp_err_set(err, SP_ERR_LIMIT, 0, "cannot map %s: %d files are mapped",
+					  name, N_GUARDS);
+		}
+		out.data = p;
+	}
+	*m = out;
+	return 0;
+}
+
+int sp_map_file_open(struct sp_map_file *m, const char *path, struct sp_err *err)
+{
+	int fd = sp_file_open(path, 0, err);
+	if (fd < 0)
+		return fd;
+	int rc = sp_map_file_fd(m, fd, path, err);
+	close(fd);
+	return rc;
+}
+
+void sp_map_file_close(struct sp_map_file *m)
+{
+	if (m->data) {
+		guard_drop(m->data);
+		munmap((void *)(uintptr_t)m->data, m->size);
+	}
+	*m = (struct sp_map_file){0};
+}
+
+int sp_fd_read_all(int fd, size_t max, struct sp_buf *b, const char *name, struct sp_err *err)
+{
+	size_t before = b->len;
+	for (;;) {
+		if (!sp_buf_reserve(b, 65536))
+			return sp_err_nomem(err);
+		ssize_t n = sp_fd_read(fd, b->data + b->len, 65536, err);
+		if (n < 0)
+			return (int)n;
+		b->len += (size_t)n;
+		if (b->len - before > max)
+			return sp_err_set(err, SP_ERR_LIMIT, 0,
+					  "cannot read %s: larger than %zu bytes", name, max);
+		if (n == 0)
+			return 0;
+	}
+}
+
+int sp_file_read(const char *path, size_t max, struct sp_buf *b, struct sp_err *err)
+{
+	int fd = sp_file_open(path, 0, err);
+	if (fd < 0)
+		return fd;
+	int rc = sp_fd_read_all(fd, max, b, path, err);
+	close(fd);
+	return rc;
+}
+
+ssize_t sp_fd_read(int fd, void *data, size_t n, struct sp_err *err)
+{
+	size_t done = 0;
+	while (done < n) {
+		ssize_t got = read(fd, (uint8_t *)data + done, n - done);
+		if (got == 0)
+			break;
+		if (got > 0) {
+			done += (size_t)got;
+			continue;
+		}
+		if (errno == EINTR && sp_stop_level() > 1)
+			break;
+		if (errno != EINTR)
+			return sp_err_errno(err, "cannot read");
+	}
+	return (ssize_t)done;
+}
+
+int sp_fd_write(int fd, const void *data, size_t n, const char *name, struct sp_err *err)
+{
+	const uint8_t *p = data;
+	while (n) {
+		ssize_t put = write(fd, p, n);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0)
+			return sp_err_errno(err, "cannot write %s", name);
+		p += put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
+void sp_pipe_enlarge(int fd)
+{
+	for (int size = 1 << 20; size >= 1 << 17 && fcntl(fd, F_SETPIPE_SZ, size) < 0; size /= 2)
+		;
+}

@@ -1,0 +1,64 @@
+#define _GNU_SOURCE
+#include "base/stop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic int level;
+static _Atomic long long first_int_ms;
+static int pipe_fds[2] = {-1, -1};
+static enum sp_stop_mode stop_mode;
+
+int sp_stop_level(void)
+{
+	return atomic_load_explicit(&level, memory_order_relaxed);
+}
+
+int sp_stop_fd(void)
+{
+	return pipe_fds[0];
+}
+
+void sp_stop_raise(int to)
+{
+	int saved = errno;
+	if (atomic_load(&level) < to)
+		atomic_store(&level, to);
+	if (pipe_fds[1] >= 0 && write(pipe_fds[1], "", 1) < 0)
+		errno = saved; /* full: the reader is awake already */
+	errno = saved;
+}
+
+static void on_signal(int sig)
+{
+	if (sig != SIGINT) {
+		sp_stop_raise(2);
+		return;
+	}
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	long long now = ts.tv_sec * 1000LL + ts.tv_nsec / 1000000 + 1;
+	long long before = atomic_exchange(&first_int_ms, now);
+	if (before && now - before <= 2000)
+		sp_stop_raise(2);
+	else if (stop_mode == SP_STOP_FIRST)
+		sp_stop_raise(1);
+}
+
+void sp_stop_install(enum sp_stop_mode mode)
+{
+	stop_mode = mode;
+	if (pipe_fds[0] < 0 && pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) < 0)
+		pipe_fds[0] = pipe_fds[1] = -1;
+	struct sigaction sa = {.sa_handler = on_signal}; /* no SA_RESTART: reads must wake */
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	sa.sa_handler = SIG_IGN;
+	sigaction(SIGPIPE, &sa, NULL);
+}
