@@ -1,0 +1,161 @@
+/* stackpulse/spool.h - reading a spool (stackpulse-spool.5).
+ *
+ * A spool is a self-contained profile: modules, frames, stacks, threads, samples, losses,
+ * embedded files and counters, in checksummed blocks. Any prefix of whole blocks is a profile.
+ *
+ * Opening loads the dictionaries (memory by distinct data, not by samples); samples are then
+ * streamed from the file in time order. Errors are values: functions return >= 0, or a negative
+ * SP_ERR_* with struct sp_err filled. Nothing prints, exits or keeps global state. A reader serves
+ * one thread at a time. */
+#ifndef STACKPULSE_SPOOL_H
+#define STACKPULSE_SPOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sp_err;
+struct sp_counters;
+struct sp_spool;
+
+#define SP_NONE UINT32_MAX
+
+enum sp_spool_state {
+	SP_SPOOL_WHOLE,
+	SP_SPOOL_INCOMPLETE, /* no end record: a prefix, or still being written */
+	SP_SPOOL_DAMAGED,    /* a block was bad; what could be resolved was kept */
+};
+
+enum sp_frame_mode {
+	SP_FRAME_USER,
+	SP_FRAME_KERNEL,
+	SP_FRAME_TRUNCATED, /* marker: the stack goes on towards its root, unseen */
+};
+
+/* A mapping of a file into a process, or a kernel module. Ids are dense from 0. */
+struct sp_spool_module {
+	uint32_t id;
+	int32_t pid;               /* -1 for the kernel */
+	uint64_t start, end;       /* AVMA */
+	uint64_t file_offset;      /* of start */
+	uint64_t inode;            /* 0 = unknown */
+	uint32_t dev_major, dev_minor;
+	const uint8_t *build_id;   /* build_id_len bytes, or NULL */
+	uint8_t build_id_len;
+	const char *path;          /* any bytes but NUL; as recorded */
+	uint32_t file;             /* equal files of different processes have the same number */
+	bool is_kernel;
+	bool is_anon; /* code without a file: JIT, heap, stack … */
+};
+
+/* One frame of a stack. frame_id is a dense number for caches: equal (file, offset) or (kernel
+ * address) or (pid-less absolute address) gives the same. */
+struct sp_spool_frame {
+	uint32_t frame_id;
+	uint32_t module; /* id, or SP_NONE */
+	enum sp_frame_mode mode;
+	uint64_t rel_ip; /* offset in the module's file (abs_ip when module is SP_NONE) */
+	uint64_t abs_ip; /* AVMA after the call-site rule: look it up as it is */
+};
+
+struct sp_spool_thread {
+	uint32_t id;
+	int32_t pid, tid;
+};
+
+struct sp_spool_event {
+	const char *name;    /* "cpu-clock" … */
+	bool weight_is_time; /* weights are ns */
+};
+
+struct sp_spool_sample {
+	uint64_t time_ns;
+	uint32_t thread; /* id of sp_spool_thread() */
+	uint32_t event;  /* index of sp_spool_event() */
+	uint32_t stack;  /* dense id; the same stack of another process may have the same */
+	uint32_t cpu;    /* UINT32_MAX = unknown */
+	uint64_t weight;
+	const char *comm; /* the thread's name at this time; valid until the next call */
+};
+
+struct sp_spool_info {
+	uint32_t version;
+	const char *hostname, *osrelease, *arch, *cmdline, *boot_id, *clock; /* or "" */
+	uint64_t start_timestamp_us;  /* wall clock; 0 = unknown */
+	uint64_t sample_interval_us;  /* 0 = unknown */
+	uint64_t clock_ns, wall_ns;   /* the same instant on the samples' clock and the wall clock */
+	uint64_t time_resolution_ns;
+	uint64_t first_ns, last_ns;   /* of the samples */
+	uint64_t n_samples;
+};
+
+struct sp_spool_loss {
+	uint64_t from_ns, to_ns, count;
+	uint32_t cpu;
+	uint32_t kind; /* 0 lost records, 1 throttled */
+};
+
+struct sp_spool_exec { /* an exec, or a runtime marker */
+	uint64_t time_ns;
+	int32_t pid;
+	uint32_t kind; /* 0 exec, 1 python, 2 perf map, 3 jitdump */
+	bool on;
+	const char *cmdline; /* exec: NUL-separated words, may be NULL */
+	uint32_t cmdline_len;
+};
+
+struct sp_spool_object { /* an embedded file, perf map, kallsyms … (perf/ext.h's kinds) */
+	uint32_t kind;
+	int32_t pid;
+	uint64_t time_ns, start, end, inode;
+	uint32_t dev_major, dev_minor;
+	const uint8_t *build_id;
+	uint8_t build_id_len;
+	const char *path;
+	const uint8_t *data; /* owned by the reader, loaded at open */
+	size_t size;
+};
+
+/* Open a file; "-" reads standard input to its end. SP_ERR_CORRUPT: not a spool, or nothing of it
+ * is readable. A damaged or incomplete spool opens; see sp_spool_state(). */
+int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err);
+void sp_spool_close(struct sp_spool *s);
+
+enum sp_spool_state sp_spool_state(const struct sp_spool *s);
+bool sp_spool_recovered_from_truncated_tail(const struct sp_spool *s);
+const char *sp_spool_complaint(const struct sp_spool *s); /* "" when whole */
+
+const struct sp_spool_info *sp_spool_info(const struct sp_spool *s);
+const struct sp_counters *sp_spool_counters(const struct sp_spool *s);
+
+size_t sp_spool_n_modules(const struct sp_spool *s);
+const struct sp_spool_module *sp_spool_module(const struct sp_spool *s, uint32_t id);
+size_t sp_spool_n_threads(const struct sp_spool *s);
+const struct sp_spool_thread *sp_spool_thread(const struct sp_spool *s, uint32_t id);
+size_t sp_spool_n_events(const struct sp_spool *s);
+const struct sp_spool_event *sp_spool_event(const struct sp_spool *s, uint32_t index);
+size_t sp_spool_n_frames(const struct sp_spool *s); /* frame ids are below this */
+size_t sp_spool_n_stacks(const struct sp_spool *s); /* stack ids are below this */
+size_t sp_spool_n_losses(const struct sp_spool *s);
+const struct sp_spool_loss *sp_spool_loss(const struct sp_spool *s, size_t index);
+size_t sp_spool_n_execs(const struct sp_spool *s); /* the crate's process_execs */
+const struct sp_spool_exec *sp_spool_exec(const struct sp_spool *s, size_t index);
+size_t sp_spool_n_objects(const struct sp_spool *s);
+const struct sp_spool_object *sp_spool_object(const struct sp_spool *s, size_t index);
+
+/* Distinct kernel addresses of all frames, sorted, for sparse kallsyms loading. Returns the
+ * number; *out is owned by the reader. */
+size_t sp_spool_kernel_frame_addresses(struct sp_spool *s, const uint64_t **out);
+
+/* Samples in time order, streamed: 1 and *out, 0 at the end. rewind starts again. */
+int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err *err);
+void sp_spool_rewind(struct sp_spool *s);
+
+/* The frames of the sample just returned by sp_spool_next, leaf first: *out is owned by the reader
+ * and valid until the next call; returns the number (0 for an empty stack). */
+size_t sp_spool_frames(struct sp_spool *s, const struct sp_spool_frame **out);
+
+/* Microseconds on the recording's timeline: start_timestamp_us + (time - first sample's time)/1000. */
+uint64_t sp_spool_timestamp_us(const struct sp_spool *s, uint64_t time_ns);
+
+#endif

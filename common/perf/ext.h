@@ -1,0 +1,88 @@
+/* Our own records: type 65 with a magic (stream.md, "Our own records"; stackpulse-stream.5).
+ *
+ * Record: 8-byte perf header, magic "STKPULSE", u16 version, u16 kind, u32 payload_bytes, u64
+ * object, u64 offset, u64 total, payload, zero padding to a multiple of 8 and at least 80 bytes.
+ * Payloads longer than SP_EXT_PAYLOAD_MAX travel as fragments of one object (same object number,
+ * growing offset, same total). */
+#ifndef SP_PERF_EXT_H
+#define SP_PERF_EXT_H
+
+#include "perf/record.h"
+#include "perf/writer.h"
+#include "base/counters.h"
+
+#define SP_EXT_VERSION 1
+#define SP_EXT_HEAD 48 /* 8 + 8 + 2 + 2 + 4 + 8 + 8 + 8 */
+#define SP_EXT_PAYLOAD_MAX (65528u - SP_EXT_HEAD)
+
+enum sp_ext_kind {
+	SP_EXT_START = 1,    /* key=value lines, see below */
+	SP_EXT_EXEC = 2,     /* u64 time_ns, i32 pid, u32 exec_count, then cmdline (NUL-separated) */
+	SP_EXT_RUNTIME = 3,  /* u64 time_ns, i32 pid, u32 kind (1 python, 2 perf map, 3 jitdump),
+				u32 on, u32 0 */
+	SP_EXT_OBJECT = 4,   /* an embedded object: struct sp_ext_object's encoding */
+	SP_EXT_LOSS = 5,     /* u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count */
+	SP_EXT_COUNTERS = 6, /* "stage NAME\n" then "counter value\n" lines */
+	SP_EXT_END = 7,      /* key=value lines: status=…, command_status=… */
+	SP_EXT_STACK_TAIL = 8,
+};
+
+struct sp_ext {
+	uint16_t version, kind;
+	uint64_t object, offset, total;
+	const uint8_t *payload;
+	uint32_t payload_bytes;
+};
+
+/* 1 and *out when rec is one of ours, 0 when it is not (an old perf's event name), SP_ERR_CORRUPT
+ * when it has the magic but lies about its lengths. */
+int sp_ext_parse(const struct sp_record *rec, struct sp_ext *out, struct sp_err *err);
+
+/* Write payload as one record or as fragments; object numbers are the writer's own sequence. */
+int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload, size_t size,
+		 struct sp_err *err);
+
+/* Encoded records into a buffer instead (for stages that batch by themselves). */
+void sp_ext_encode(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, const void *payload,
+		   size_t size);
+
+/* START and END payloads are text, "key=value\n" each: chain=site|return, boot_id, start_ns
+ * (monotonic), wall_ns, interval_us, clock (cycles, cpu-clock, …), stack_bytes, rate_hz, kernel,
+ * tool, version, start_time_us. The value of a key, or NULL; *len its length. */
+const char *sp_ext_value(const uint8_t *payload, size_t size, const char *key, size_t *len);
+
+/* Embedded objects. */
+enum sp_object_kind {
+	SP_OBJECT_FILE = 1,      /* the bytes of an ELF file or image (vdso, memfd, deleted …) */
+	SP_OBJECT_PERF_MAP = 2,  /* /tmp/perf-PID.map's text */
+	SP_OBJECT_JITDUMP = 3,
+	SP_OBJECT_KALLSYMS = 4,  /* lines of /proc/kallsyms, only those needed */
+};
+struct sp_ext_object {
+	uint32_t kind;
+	int32_t pid; /* -1 = any */
+	uint64_t time_ns, start, end; /* FILE: the mapping's range, 0 = any */
+	uint32_t maj, min;
+	uint64_t ino;
+	uint8_t build_id_len, build_id[20];
+	const char *path; /* path_len bytes, not NUL-terminated when decoded */
+	uint32_t path_len;
+	const uint8_t *data;
+	size_t size;
+};
+/* Payload: u32 kind, i32 pid, u64 time, start, end, ino, u32 maj, min, u8 build_id_len, u8[20]
+ * build_id, 3 zero bytes, u32 path_len, path, data to the end. */
+void sp_ext_object_encode(struct sp_buf *out, const struct sp_ext_object *o);
+int sp_ext_object_decode(struct sp_ext_object *o, const uint8_t *payload, size_t size,
+			 struct sp_err *err);
+
+/* Fragments back to whole objects, bounded (512 MiB in all). 1 and *payload (owned by the joiner
+ * until the next call) when ext completes an object, 0 when more is due; an incomplete object is
+ * dropped when another uses its number. */
+struct sp_ext_joiner;
+struct sp_ext_joiner *sp_ext_joiner_new(void);
+void sp_ext_joiner_free(struct sp_ext_joiner *j);
+int sp_ext_join(struct sp_ext_joiner *j, const struct sp_ext *ext, const uint8_t **payload,
+		size_t *size, struct sp_err *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* Reading perf streams and perf.data files: attributes, features, records in time order.
+ *
+ * One reader serves a pipe (perf's pipe format, ours included) and a file (mapped; both layouts of
+ * perf.data). Compressed records are expanded, other-endian ones swapped, AUX data skipped by its
+ * true length. Not thread-safe; records may be handed to other threads while their chunk is held. */
+#ifndef SP_PERF_READER_H
+#define SP_PERF_READER_H
+
+#include "perf/record.h"
+#include "base/counters.h"
+#include "base/err.h"
+
+struct sp_reader;
+
+/* Memory that records point into; a mapped file has one that lives as long as the reader. */
+struct sp_chunk;
+void sp_chunk_hold(struct sp_chunk *c);    /* any thread */
+void sp_chunk_release(struct sp_chunk *c); /* any thread; frees or recycles with the last one */
+
+/* What a stream or file says about itself (absent strings are NULL, numbers 0). */
+struct sp_perf_info {
+	const char *hostname, *osrelease, *version, *arch, *cmdline; /* cmdline: blank-separated */
+	uint32_t n_cpus;
+	int32_t clockid;              /* of the first attr, -1 when it uses none */
+	uint64_t clock_ns, wall_ns;   /* CLOCK_DATA: the same instant on both clocks */
+	bool is_pipe, is_ours;        /* is_ours: begun with our start record */
+	bool chain_is_site;           /* chains hold looked-up addresses (stream.md) */
+	bool swapped;
+};
+
+enum sp_reader_flag {
+	SP_READER_UNORDERED = 1, /* give records as they stand in the input, do not order them */
+};
+
+/* Open an input: path "-" or NULL reads fd 0. Parses the header, all attrs and features of a file;
+ * of a pipe they come as records. SP_ERR_CORRUPT when it is no perf stream at all (the message says
+ * what it looks like and what to run). */
+int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, struct sp_err *err);
+void sp_reader_close(struct sp_reader *r);
+
+/* The next record, in time order within rounds (stream.md, Order): 1 and *rec; 0 at the end; an
+ * error when reading fails. rec and all it points to are valid until the next call; hold
+ * sp_reader_chunk() to keep the bytes longer. Perf's own records (HEADER_ATTR, features, ours of
+ * type 65, …) are given too, at their place: a filter must pass them on or replace them. */
+int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *err);
+struct sp_chunk *sp_reader_chunk(struct sp_reader *r); /* of the record just returned */
+
+/* How the input ended, after sp_reader_next gave 0 or an error. */
+enum sp_input_state {
+	SP_INPUT_WHOLE,
+	SP_INPUT_CUT,     /* ended inside a record, or before our end record, or size 0 in a file */
+	SP_INPUT_DAMAGED, /* a record could not be parsed or the framing was lost */
+};
+enum sp_input_state sp_reader_state(const struct sp_reader *r);
+/* A sentence about it with the offset, "" when whole. */
+const char *sp_reader_complaint(const struct sp_reader *r);
+
+const struct sp_perf_info *sp_reader_info(const struct sp_reader *r);
+size_t sp_reader_n_events(const struct sp_reader *r);
+const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index);
+/* Build-ids from HEADER_BUILD_ID records and the file's table: of a path (pid -1 or that pid's). */
+const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint8_t *len);
+/* Counters that the reader itself keeps: out_of_order, skipped_records, lost, throttled … */
+const struct sp_counters *sp_reader_counters(const struct sp_reader *r);
+
+/* Parse one record body with a given event list; the reader's core, pure, for the fuzzers and for
+ * sp-capture's ring records. Returns 0, or SP_ERR_CORRUPT with rec->malformed set. */
+int sp_record_parse(struct sp_record *rec, const uint8_t *raw, size_t size,
+		    const struct sp_event *const *events, size_t n_events, struct sp_err *err);
+
+#endif

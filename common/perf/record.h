@@ -1,0 +1,167 @@
+/* Records of perf's stream, decoded: what one PERF_RECORD_* says, whatever its producer's byte
+ * order and sample_type. Sources: perf_event_open(2); the kernel's include/uapi/linux/perf_event.h
+ * and tools/perf/Documentation/perf.data-file-format.txt. */
+#ifndef SP_PERF_RECORD_H
+#define SP_PERF_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/le.h"
+
+/* Types above the kernel's, written by perf (tools/lib/perf/include/perf/event.h). */
+enum sp_perf_type {
+	SP_PERF_MMAP = 1,
+	SP_PERF_LOST = 2,
+	SP_PERF_COMM = 3,
+	SP_PERF_EXIT = 4,
+	SP_PERF_THROTTLE = 5,
+	SP_PERF_UNTHROTTLE = 6,
+	SP_PERF_FORK = 7,
+	SP_PERF_READ = 8,
+	SP_PERF_SAMPLE = 9,
+	SP_PERF_MMAP2 = 10,
+	SP_PERF_AUX = 11,
+	SP_PERF_ITRACE_START = 12,
+	SP_PERF_LOST_SAMPLES = 13,
+	SP_PERF_SWITCH = 14,
+	SP_PERF_SWITCH_CPU_WIDE = 15,
+	SP_PERF_NAMESPACES = 16,
+	SP_PERF_KSYMBOL = 17,
+	SP_PERF_BPF_EVENT = 18,
+	SP_PERF_CGROUP = 19,
+	SP_PERF_TEXT_POKE = 20,
+	SP_PERF_AUX_OUTPUT_HW_ID = 21,
+	SP_PERF_HEADER_ATTR = 64,
+	SP_PERF_HEADER_EVENT_TYPE = 65, /* ours, with the magic; see ext.h */
+	SP_PERF_HEADER_TRACING_DATA = 66,
+	SP_PERF_HEADER_BUILD_ID = 67,
+	SP_PERF_FINISHED_ROUND = 68,
+	SP_PERF_ID_INDEX = 69,
+	SP_PERF_AUXTRACE_INFO = 70,
+	SP_PERF_AUXTRACE = 71,
+	SP_PERF_AUXTRACE_ERROR = 72,
+	SP_PERF_THREAD_MAP = 73,
+	SP_PERF_CPU_MAP = 74,
+	SP_PERF_STAT_CONFIG = 75,
+	SP_PERF_STAT = 76,
+	SP_PERF_STAT_ROUND = 77,
+	SP_PERF_EVENT_UPDATE = 78,
+	SP_PERF_TIME_CONV = 79,
+	SP_PERF_HEADER_FEATURE = 80,
+	SP_PERF_COMPRESSED = 81,
+	SP_PERF_FINISHED_INIT = 82,
+	SP_PERF_COMPRESSED2 = 83,
+};
+
+#define SP_CONTEXT_HV ((uint64_t)-32)
+#define SP_CONTEXT_KERNEL ((uint64_t)-128)
+#define SP_CONTEXT_USER ((uint64_t)-512)
+#define SP_CONTEXT_MAX ((uint64_t)-4095) /* values from here up are context markers */
+
+#define SP_MAX_RECORD 65535u
+#define SP_MAX_STACK 65528u
+
+enum sp_cpumode { SP_CPUMODE_UNKNOWN, SP_CPUMODE_KERNEL, SP_CPUMODE_USER, SP_CPUMODE_HV,
+		  SP_CPUMODE_GUEST_KERNEL, SP_CPUMODE_GUEST_USER };
+
+struct sp_attr {
+	uint32_t type, size;
+	uint64_t config, sample_period, sample_type, read_format, flags;
+	uint64_t branch_sample_type, sample_regs_user, sample_regs_intr, config1, config2;
+	uint32_t sample_stack_user, wakeup, bp_type;
+	int32_t clockid;
+	uint16_t sample_max_stack;
+};
+/* Bits of attr.flags (the bit-field after read_format). */
+#define SP_ATTR_DISABLED (UINT64_C(1) << 0)
+#define SP_ATTR_INHERIT (UINT64_C(1) << 1)
+#define SP_ATTR_EXCLUDE_USER (UINT64_C(1) << 4)
+#define SP_ATTR_EXCLUDE_KERNEL (UINT64_C(1) << 5)
+#define SP_ATTR_EXCLUDE_HV (UINT64_C(1) << 6)
+#define SP_ATTR_MMAP (UINT64_C(1) << 8)
+#define SP_ATTR_COMM (UINT64_C(1) << 9)
+#define SP_ATTR_FREQ (UINT64_C(1) << 10)
+#define SP_ATTR_ENABLE_ON_EXEC (UINT64_C(1) << 12)
+#define SP_ATTR_TASK (UINT64_C(1) << 13)
+#define SP_ATTR_WATERMARK (UINT64_C(1) << 14)
+#define SP_ATTR_SAMPLE_ID_ALL (UINT64_C(1) << 18)
+#define SP_ATTR_EXCLUDE_GUEST (UINT64_C(1) << 20)
+#define SP_ATTR_EXCLUDE_CALLCHAIN_KERNEL (UINT64_C(1) << 21)
+#define SP_ATTR_EXCLUDE_CALLCHAIN_USER (UINT64_C(1) << 22)
+#define SP_ATTR_MMAP2 (UINT64_C(1) << 23)
+#define SP_ATTR_COMM_EXEC (UINT64_C(1) << 24)
+#define SP_ATTR_USE_CLOCKID (UINT64_C(1) << 25)
+#define SP_ATTR_INHERIT_THREAD (UINT64_C(1) << 35)
+
+/* An event of the recording: one attr with its ids and name. Owned by the reader. */
+struct sp_event {
+	struct sp_attr attr;
+	uint64_t *ids;
+	size_t n_ids, cap_ids;
+	char *name; /* from EVENT_DESC, EVENT_UPDATE, or made from type and config; never NULL */
+	uint32_t index;
+};
+
+struct sp_perf_sample {
+	uint64_t ip, addr, period, weight;
+	const uint8_t *chain; /* n_chain u64s, unaligned, native order: read with sp_get64 */
+	uint64_t n_chain;     /* 0 when absent */
+	bool has_ip, has_period, has_chain, has_regs, has_stack;
+	uint64_t regs_abi;   /* 0 none, 1 32-bit, 2 64-bit */
+	const uint8_t *regs; /* popcount(attr.sample_regs_user) u64s, unaligned, or NULL */
+	const uint8_t *stack; /* stack_bytes bytes from sp upwards, or NULL */
+	uint64_t stack_bytes; /* min(size, dyn_size): what was really copied */
+	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */
+	uint64_t n_branches;
+};
+
+struct sp_perf_mmap {
+	uint64_t start, len, pgoff;
+	uint32_t maj, min;     /* 0 when unknown */
+	uint64_t ino, ino_gen; /* 0 when unknown */
+	uint8_t build_id[20];
+	uint8_t build_id_len; /* 0 = none (MMAP2 with build-id has no maj, min, ino) */
+	uint32_t prot, flags; /* MMAP: prot is PROT_EXEC unless misc says data */
+	const char *path;     /* NUL-terminated inside the record */
+	bool is_mmap2;
+};
+
+/* One record. raw points at the whole record as it came (header included); all decoded pointers
+ * lie in it or in the reader's swap buffer. */
+struct sp_record {
+	uint32_t type;
+	uint16_t misc;
+	uint32_t size;
+	const uint8_t *raw;
+	const struct sp_event *event; /* whose sample_type applied; NULL for perf's own types */
+	uint64_t time_ns;             /* 0 when absent: see has_time */
+	int32_t pid, tid;             /* -1 when absent; from the sample_id for records without own */
+	uint32_t cpu;                 /* UINT32_MAX when absent */
+	bool has_time, has_tid;
+	bool malformed; /* its body could not be parsed: only type, misc, size, raw hold */
+	union {
+		struct sp_perf_sample sample;
+		struct sp_perf_mmap mmap;
+		struct {
+			const char *comm;
+			bool is_exec;
+		} comm;
+		struct {
+			int32_t pid, ppid, tid, ptid;
+			uint64_t time_ns;
+		} task; /* FORK, EXIT */
+		struct {
+			uint64_t id, lost;
+		} lost; /* LOST; LOST_SAMPLES: id 0 */
+	};
+};
+
+static inline unsigned sp_record_cpumode(const struct sp_record *r)
+{
+	return r->misc & 7;
+}
+
+#endif

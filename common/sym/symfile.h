@@ -1,0 +1,36 @@
+/* Names, lines and inline chains of one ELF file and its debug files, by SVMA. Used by the resolver
+ * and by `sp-sym --exe`. Own indexes: sorted symbols; units by address, parsed when first hit. */
+#ifndef SP_SYM_SYMFILE_H
+#define SP_SYM_SYMFILE_H
+
+#include "sym/resolver.h"
+
+struct sp_symfile;
+
+struct sp_symfile_options {
+	const char *const *debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
+	size_t n_debug_dirs;
+	bool no_inline, no_demangle;
+};
+
+/* path: for messages and for searching beside it. The file must stay what it was at open. */
+int sp_symfile_open(struct sp_symfile **out, const char *path,
+		    const struct sp_symfile_options *options, struct sp_err *err);
+/* An image in memory (vdso, embedded file), kept alive by the caller. */
+int sp_symfile_open_image(struct sp_symfile **out, const void *data, size_t size, const char *name,
+			  const struct sp_symfile_options *options, struct sp_err *err);
+void sp_symfile_close(struct sp_symfile *s);
+
+const struct sp_elf *sp_symfile_elf(const struct sp_symfile *s);
+
+/* The levels of one address, innermost first, into *out (owned by s, valid until close). Returns
+ * the number of levels; 0 when nothing is known. A level whose function is unknown has function
+ * NULL (line info without a name). *func_start: SVMA where the outer function begins. Not
+ * thread-safe per symfile. */
+int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
+		      uint64_t *func_start, struct sp_err *err);
+
+/* What keeps it from naming more: "no symbols", "debug file … has another CRC", or NULL. */
+const char *sp_symfile_problem(const struct sp_symfile *s);
+
+#endif
