@@ -14,6 +14,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 
+Q := $(if $(V),,@)
 OPT      ?= -O2 -g
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wvla -Wformat=2 -Wcast-qual \
             -Wstrict-prototypes -Wmissing-prototypes -Wswitch-enum -Wundef -Wnull-dereference \
@@ -41,7 +42,8 @@ all: $(HAVE:%=$(BUILD)/bin/%)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@echo '  CC    $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # Objects are made again when the flags change.
 $(BUILD)/flags: FORCE
@@ -53,12 +55,14 @@ FORCE:
 $(LIB): $(LIBOBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@echo '  AR    $@'
+	$(Q)$(AR) rcs $@ $^
 
 define tool
 $(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/*.c)) $(LIB)
 	@mkdir -p $$(@D)
-	$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
+	@echo '  LD    $$@'
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
 endef
 $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 
@@ -69,7 +73,8 @@ unit_parts = $(shell sed -n 's/^.*unit: \(.*\.c\).*/\1/p' tests/unit/$(1).c)
 define unit
 $(BUILD)/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(patsubst %.c,$(BUILD)/obj/%.o,$(call unit_parts,$(1))) $(LIB)
 	@mkdir -p $$(@D)
-	$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
+	@echo '  LD    $$@'
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
 endef
 $(foreach u,$(UNITS),$(eval $(call unit,$(u))))
 

@@ -19,7 +19,7 @@ static const struct sp_opt common_opts[] = {
 	{0},
 };
 
-static void vsay(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void vsay(const char *fmt, va_list ap)
 {
 	char line[2048];
 	int n = snprintf(line, sizeof line, "%s: ", tool);
