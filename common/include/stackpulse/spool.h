@@ -14,8 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sp_err;
-struct sp_counters;
+#include "stackpulse/counters.h"
+#include "stackpulse/error.h"
+
 struct sp_spool;
 
 #define SP_NONE UINT32_MAX
