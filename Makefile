@@ -6,9 +6,12 @@
 #   make bench      side by side with the peers
 #   make help       the other targets
 
-# The one list of Debian packages: what a build needs, and what the tests need besides.
+# The one list of Debian packages: what a build needs, what the tests need besides, and what only
+# make lint, fmt, valgrind need.
 BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev zlib1g-dev liblzma-dev libiberty-dev
-TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 python3-venv nodejs gdb
+TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs \
+              gdb patchelf procps
+DEV_PKGS   := shellcheck clang-format-14 valgrind
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -51,7 +54,6 @@ $(BUILD)/flags: FORCE
 	@echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)' > $@
 FORCE:
 
-
 $(LIB): $(LIBOBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -80,9 +82,220 @@ $(foreach u,$(UNITS),$(eval $(call unit,$(u))))
 
 units: $(UNITS:%=$(BUILD)/unit/%)
 
+# ---- Packages ------------------------------------------------------------------------------------
+# Installs only what dpkg does not have; says nothing when nothing is missing.
+define install_packages
+@command -v dpkg-query >/dev/null || { echo "No dpkg here. Needed by $(2): $(1)"; exit 0; }; \
+missing=; for p in $(1); do \
+	dpkg-query -W -f '$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
+done; \
+[ -z "$$missing" ] || { \
+	echo "Installing what $(2) needs:$$missing"; \
+	as=; [ "$$(id -u)" = 0 ] || as=sudo; \
+	if [ -n "$$as" ] && ! command -v sudo >/dev/null; then \
+		echo "There is no sudo here. As root: apt-get install$$missing" >&2; exit 1; fi; \
+	$$as apt-get -qq update; \
+	$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $$missing \
+		>/dev/null </dev/null; }
+endef
+
+deps:
+	$(call install_packages,$(BUILD_PKGS),the build)
+test-deps:
+	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS),the tests)
+dev-deps:
+	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS) $(DEV_PKGS),this target)
+
+# ---- Demo ----------------------------------------------------------------------------------------
+# make demo | make demo PID=1234 | make demo CMD='gzip -k file'   (DURATION=10 for a PID)
+demo: deps
+	@echo "Building the four tools into $(BUILD)/bin …"
+	@$(MAKE) -s --no-print-directory all $(PROG)/demo
+	@BUILD='$(abspath $(BUILD))' PROG='$(abspath $(PROG))' tests/demo
+
+# ---- Programs that the tests look at -------------------------------------------------------------
+# They do not depend on how the tools are built: the sanitizer builds use the same ones.
+PROG ?= build/tests/prog
+comma := ,
+PROGS :=
+
+# $(call prog,NAME,SOURCES,COMPILER AND FLAGS)
+define prog
+PROGS += $(PROG)/$(1)
+$(PROG)/$(1): $(2:%=tests/prog/%) tests/prog/target.h
+	@mkdir -p $$(@D)
+	@echo "  PROG $(1)"
+	@$(3) -Wall -Wextra -o $$@ $(2:%=tests/prog/%) $(4)
+endef
+$(eval $(call prog,chain-pie,chain.c,gcc -O2 -g -fPIE -pie))
+$(eval $(call prog,chain-nopie,chain.c,gcc -O2 -g -fno-pie -no-pie))
+$(eval $(call prog,chain-static,chain.c,gcc -O2 -g -static))
+$(eval $(call prog,chain-static-pie,chain.c,gcc -O2 -g -static-pie))
+$(eval $(call prog,chain-fp,chain.c,gcc -O2 -g -fno-omit-frame-pointer))
+$(eval $(call prog,chain-O0,chain.c,gcc -O0 -g -fomit-frame-pointer))
+$(eval $(call prog,chain-lld,chain.c,clang -O2 -g -fuse-ld=lld))
+$(eval $(call prog,chain-musl,chain.c,musl-gcc -O2 -g -static))
+$(eval $(call prog,threads,threads.c,gcc -O2 -g -pthread))
+$(eval $(call prog,signal,signal.c,gcc -O2 -g))
+$(eval $(call prog,libplt.so,libplt.c,gcc -O2 -g -fPIC -shared))
+$(eval $(call prog,plt,plt.c,gcc -O2 -g -fPIE -pie -rdynamic -Wl$(comma)-z$(comma)lazy,-L$(PROG) -lplt -Wl$(comma)-rpath$(comma)'$$$$ORIGIN'))
+$(PROG)/plt: $(PROG)/libplt.so
+$(eval $(call prog,libplugin.so,libplugin.c,gcc -O2 -g -fPIC -shared))
+$(eval $(call prog,dlopen,dlopen.c,gcc -O2 -g))
+$(PROG)/dlopen: $(PROG)/libplugin.so
+$(eval $(call prog,templates,templates.cc,g++ -O2 -g))
+$(eval $(call prog,short,short.c,gcc -O2 -g))
+$(eval $(call prog,demo,demo/distance.c demo/text.c demo/main.cc,gcc -O2 -g -pthread,-lstdc++))
+
+# The same code without its names.
+PROGS += $(PROG)/chain-stripped
+$(PROG)/chain-stripped: $(PROG)/chain-pie
+	@echo "  PROG chain-stripped"
+	@strip -s -o $@ $<
+
+progs: $(PROGS)
+# ---- Tests ---------------------------------------------------------------------------------------
+# TESTS='tests/perf.bats …' picks suites, TAGS=smoke those tests of them that bear the tag.
+TESTS ?= $(wildcard tests/*.bats)
+RUN_TESTS = SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' tests/run-tests
+
+check: test-deps
+	@echo "Building …"
+	@$(MAKE) -s --no-print-directory all units test-setup
+	@echo "Testing …"
+	@$(RUN_TESTS) $(UNITS:%=$(BUILD)/unit/%) $(TESTS)
+
+check-unit: units
+	@$(RUN_TESTS) $(UNITS:%=$(BUILD)/unit/%)
+
+check-cli: all test-setup
+	@$(RUN_TESTS) $(TESTS)
+
+# What the suites need besides the tools: target programs, and a Python that knows -X perf.
+test-setup: progs
+	@tests/get-python $(dir $(PROG))python
+
+# The whole suite again under the sanitizers; the programs looked at stay as they are.
+asan:
+	@$(MAKE) BUILD=build/asan SAN=address,undefined OPT='-O1 -g' check-unit check-cli
+tsan:
+	@$(MAKE) BUILD=build/tsan SAN=thread OPT='-O1 -g' check-unit check-cli
+
+valgrind: dev-deps
+	@$(MAKE) -s --no-print-directory units
+	@$(RUN_TESTS) --under 'valgrind -q --error-exitcode=99 --leak-check=full' $(UNITS:%=$(BUILD)/unit/%)
+
+# Lines that the suite runs, per file.
+coverage: test-deps
+	@$(MAKE) BUILD=build/coverage OPT='-O0 -g --coverage' all check-unit check-cli || true
+	@tests/coverage build/coverage
+
+# libFuzzer over tests/fuzz/NAME.c (clang). Inputs that were found stay in build/fuzz/corpus/NAME;
+# seeds are made by tests/fuzz/make-seeds. DURATION=600 is for each target; fuzz-smoke takes 10.
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+fuzz_parts = $(shell sed -n 's/^.*fuzz: \(.*\.c\).*/\1/p' tests/fuzz/$(1).c)
+define fuzzer
+$(BUILD)/fuzzers/$(1): $(BUILD)/obj/tests/fuzz/$(1).o $(patsubst %.c,$(BUILD)/obj/%.o,$(call fuzz_parts,$(1))) $(LIB)
+	@mkdir -p $$(@D)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $$@ $$^ $(LDLIBS)
+endef
+$(foreach f,$(FUZZERS),$(eval $(call fuzzer,$(f))))
+fuzzers: $(FUZZERS:%=$(BUILD)/fuzzers/%)
+
+FUZZ_MAKE = $(MAKE) -s --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN=fuzzer-no-link,address,undefined
+fuzz fuzz-smoke: test-deps
+	@$(MAKE) -s --no-print-directory all progs
+	@$(FUZZ_MAKE) fuzzers
+	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' DURATION=$(if $(filter fuzz,$@),$(or $(DURATION),600),10) \
+		tests/fuzz/run build/fuzz $(FUZZERS)
+
+# ---- Measuring -----------------------------------------------------------------------------------
+bench: test-deps
+	@$(MAKE) -s --no-print-directory all
+	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
+
+# ---- Looks ---------------------------------------------------------------------------------------
+SCRIPTS := .ci/run $(shell grep -lE '^\#!.*(ba)?sh' $$(git ls-files tests 2>/dev/null) /dev/null)
+lint: dev-deps
+	@tests/lint-floors
+	@shellcheck -x $(SCRIPTS)
+	@shellcheck -x --shell=bats $(wildcard tests/*.bats)
+	@echo "lint: the floors hold, the scripts are clean"
+
+fmt: dev-deps
+	@clang-format-14 -i $(wildcard common/*/*.[ch] common/include/stackpulse/*.h sp-*/*.[ch] tests/unit/*.[ch] \
+		tests/fuzz/*.[ch] tests/examples/*.c tests/prog/*.[ch] tests/prog/*.cc tests/prog/demo/*)
+
+# ---- Installation --------------------------------------------------------------------------------
+VERSION := $(shell sed -n 's/^\#define SP_VERSION "\(.*\)"/\1/p' common/base/cli.h)
+ABI     := 0
+SHLIB   := $(BUILD)/lib/libstackpulse.so.$(ABI)
+STATIC  := $(BUILD)/lib/libstackpulse.a
+LIB_DIR ?= $(PREFIX)/lib
+LIBSRC  := $(filter-out common/base/cli.c common/base/stop.c,$(wildcard common/base/*.c common/elf/*.c common/spool/*.c common/sym/*.c))
+
+libs: $(SHLIB) $(STATIC)
+$(SHLIB): $(LIBSRC:%.c=$(BUILD)/obj/%.o) common/libstackpulse.map
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=common/libstackpulse.map -Wl,--no-undefined \
+		-o $@ $(filter %.o,$^) $(LDLIBS)
+# One object whose only global names are the library's own.
+$(STATIC): $(LIBSRC:%.c=$(BUILD)/obj/%.o) common/libstackpulse.map
+	@mkdir -p $(@D)
+	@rm -f $@
+	@$(LD) -r -o $(BUILD)/lib/libstackpulse.o $(filter %.o,$^)
+	@sed -n '/global:/,/local:/s/^[ \t]*\(sp_[^;]*\);.*/\1/p' common/libstackpulse.map > $(BUILD)/lib/names
+	@objcopy --wildcard --keep-global-symbols=$(BUILD)/lib/names $(BUILD)/lib/libstackpulse.o
+	$(AR) rcs $@ $(BUILD)/lib/libstackpulse.o
+
+MAN1 = $(wildcard sp-*/*.1)
+MANS = $(wildcard common/man/*.5 common/man/*.7)
+I    = $(DESTDIR)$(PREFIX)
+install: all libs
+	install -d $(I)/bin $(I)/share/man/man1 $(I)/share/man/man5 $(I)/share/man/man7 $(I)/include/stackpulse \
+		$(DESTDIR)$(LIB_DIR)/pkgconfig $(I)/share/bash-completion/completions
+	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(I)/bin
+	$(if $(MAN1),install -m 644 $(MAN1) $(I)/share/man/man1)
+	$(foreach m,$(MANS),install -m 644 $(m) $(I)/share/man/man$(patsubst .%,%,$(suffix $(m)))/;)
+	$(foreach t,$(TOOLS),$(if $(wildcard $(t)/$(t).bash),install -m 644 $(t)/$(t).bash $(I)/share/bash-completion/completions/$(t);))
+	install -m 644 $(wildcard common/include/stackpulse/*.h) $(I)/include/stackpulse
+	install -m 644 $(STATIC) $(DESTDIR)$(LIB_DIR)
+	install -m 755 $(SHLIB) $(DESTDIR)$(LIB_DIR)
+	ln -sf $(notdir $(SHLIB)) $(DESTDIR)$(LIB_DIR)/libstackpulse.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIB_DIR)|; s|@VERSION@|$(VERSION)|' common/stackpulse.pc.in \
+		> $(DESTDIR)$(LIB_DIR)/pkgconfig/stackpulse.pc
+
+uninstall:
+	rm -f $(TOOLS:%=$(I)/bin/%) $(TOOLS:%=$(I)/share/bash-completion/completions/%)
+	rm -f $(foreach m,$(MAN1),$(I)/share/man/man1/$(notdir $(m)))
+	rm -f $(foreach m,$(MANS),$(I)/share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
+	rm -rf $(I)/include/stackpulse
+	rm -f $(DESTDIR)$(LIB_DIR)/libstackpulse.a $(DESTDIR)$(LIB_DIR)/libstackpulse.so* \
+		$(DESTDIR)$(LIB_DIR)/pkgconfig/stackpulse.pc
+
+dist:
+	@mkdir -p $(BUILD)
+	git archive --prefix=stackpulse-$(VERSION)/ -o $(BUILD)/stackpulse-$(VERSION).tar.gz HEAD
+
+help:
+	@echo "make                    the four tools in $(BUILD)/bin"
+	@echo "make demo               install what is missing, build, profile a sample program"
+	@echo "make demo PID=1234      … or a running process (DURATION=10)"
+	@echo "make demo CMD='gzip x'  … or a command"
+	@echo "make check              install what is missing, build, pass every test"
+	@echo "make check-unit, check-cli [TESTS=tests/x.bats] [TAGS=smoke]"
+	@echo "make asan, tsan, valgrind, coverage     the tests under instruments"
+	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
+	@echo "make bench              side by side with perf and samply"
+	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
+	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
+	@echo "make dist, clean"
+	@echo "Variables: CC, OPT, SAN=address,undefined, WERROR=1, BUILD=$(BUILD)"
+
 clean:
 	rm -rf $(BUILD)
 
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
-.PHONY: all units clean FORCE
+.PHONY: all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
+	valgrind coverage fuzzers fuzz fuzz-smoke bench lint fmt libs install uninstall dist help

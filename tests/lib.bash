@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# What the bats suites share. Load it with: load lib
+#
+# The tools come from $SP_BUILD/bin (in PATH), the programs looked at from $SP_PROG.
+
+TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+SP_BUILD=${SP_BUILD:-$TOP/build}
+SP_PROG=${SP_PROG:-$TOP/build/tests/prog}
+export TOP SP_BUILD SP_PROG PATH="$SP_BUILD/bin:$PATH" LC_ALL=C.UTF-8
+unset DEBUGINFOD_URLS STACKPULSE_DEBUG_DIRS
+
+# End the test with a text.
+fail() {
+	printf '%s\n' "$@"
+	return 1
+}
+
+# Compare two values.
+equal() { # GOT WANTED [WHAT]
+	[ "$1" = "$2" ] || fail "${3:-value}: got '$1', wanted '$2'"
+}
+
+# GOT must hold the text WANTED.
+holds() { # GOT WANTED
+	[[ $1 == *"$2"* ]] || fail "wanted '$2' in:" "$1"
+}
+
+# Wait for a condition, a command that is asked again and again; 20 s at most.
+await() { # COMMAND…
+	local end=$((SECONDS + 20))
+	until "$@" >/dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+		read -rt 0.02 <> <(:) || :
+	done
+}
+
+# Record, unwind, spool: profile OUT.spool OPTIONS… -- COMMAND… (or -p PID). The stages' own last
+# lines go to OUT.log. The command's output goes to OUT.out.
+profile() {
+	local out=$1
+	shift
+	(
+		set -o pipefail
+		sp-capture "$@" 2>"$out.capture" | sp-unwind 2>"$out.unwind" | sp-spool -o "$out" 2>"$out.spool"
+	) || {
+		local status=$?
+		cat "$out.capture" "$out.unwind" "$out.spool"
+		fail "the pipeline ended with $status"
+	}
+}
+
+# Check a known chain by value: see tests/chains.py.
+chain() {
+	python3 "$TOP/tests/chains.py" "$@"
+}
+
+# One number of stats-json.
+stat_of() { # SPOOL NAME
+	sp-sym --format=stats-json "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$2"
+}

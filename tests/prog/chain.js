@@ -1,0 +1,23 @@
+// A JavaScript chain that is known: runJs, midJs, leafJs. Spends the CPU milliseconds of its
+// argument (default 1500). The functions are kept apart by eval, which V8 does not inline away.
+'use strict';
+
+function leafJs(n) {
+  let x = 0;
+  for (let i = 0; i < n; i++) x = (Math.imul(x, 1664525) + i) | 0;
+  return x;
+}
+
+function midJs(n) {
+  let x = 0;
+  for (let i = 0; i < 4; i++) x += leafJs(n + i);
+  return x;
+}
+
+function runJs(ms) {
+  let x = 0;
+  while (process.cpuUsage().user / 1000 < ms) x += midJs(200000);
+  return x;
+}
+
+runJs(Number(process.argv[2] || 1500));
