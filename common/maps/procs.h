@@ -2,7 +2,13 @@
  * replaces, exit closes, pids are reused. Pure: nothing is read from /proc here.
  *
  * An address space is an immutable, sorted array of mappings once it has been handed out
- * (sp_space_hold); the next change makes a copy. Workers keep the snapshot they were given. */
+ * (sp_space_hold); the next change makes a copy. Workers keep the snapshot they were given.
+ *
+ * Cost: a fork shares its parent's space until one of the two changes it; a mapping is a binary
+ * search and a move of the shorter side of the array, so that rising and falling addresses both
+ * append. Memory is bounded: exited processes and threads are kept for late samples, the last
+ * SP_PROCS_EXITED of them; live ones up to SP_PROCS_LIVE, mappings of a space up to
+ * SP_SPACE_MAPPINGS, files up to SP_PROCS_FILES (later ones share one nameless entry). */
 #ifndef SP_MAPS_PROCS_H
 #define SP_MAPS_PROCS_H
 
@@ -10,6 +16,11 @@
 
 #include "perf/record.h"
 #include "elf/elf_file.h"
+
+#define SP_PROCS_EXITED 4096u
+#define SP_PROCS_LIVE (1u << 18)
+#define SP_PROCS_FILES (1u << 20)
+#define SP_SPACE_MAPPINGS (1u << 17)
 
 /* The identity of a mapped file, interned: equal identity, equal id. */
 struct sp_file_id {
@@ -25,13 +36,19 @@ struct sp_mapping {
 	uint32_t flags;            /* SP_MAPPING_* */
 };
 #define SP_MAPPING_KERNEL 1u
-#define SP_MAPPING_ANON 2u /* //anon, [heap], [stack…, /dev/zero, memfd-less: see sp_path_is_anon */
+#define SP_MAPPING_ANON 2u /* //anon, [heap], [stack…, /dev/zero, memfd-less: see sp_path_is_anon \
+			    */
 
 struct sp_space {
 	_Atomic uint32_t refs;
 	uint32_t n, cap;
 	uint64_t generation;     /* unique over all spaces and versions */
 	struct sp_mapping *maps; /* sorted by start, disjoint */
+	struct sp_mapping *room; /* owned: cap elements, the maps lie somewhere in it */
+	/* What a user derived from this version and wants to keep with it; freed with drop() when
+	 * the space changes or goes. Set by the thread that applies records. */
+	void *attached;
+	void (*drop)(void *attached);
 };
 
 void sp_space_hold(struct sp_space *s);
@@ -43,21 +60,22 @@ struct sp_proc {
 	int32_t pid, ppid;
 	uint32_t generation; /* counts uses of this pid (exit then reuse) */
 	uint32_t exec_count;
-	bool exited;
+	bool exited;            /* all threads that were known have ended */
 	struct sp_space *space; /* never NULL */
 	char comm[64];
 };
 
 struct sp_procs;
-struct sp_procs *sp_procs_new(void);
+struct sp_procs *sp_procs_new(void); /* NULL when memory ends */
 void sp_procs_free(struct sp_procs *p);
 
 /* Apply MMAP, MMAP2, COMM, FORK, EXIT; everything else is ignored. Non-executable mappings are
- * ignored (MMAP2 without PROT_EXEC, MMAP of data). Overlapped mappings are split. 1 when something
- * changed, 0 not, an error when memory ends. */
+ * ignored (MMAP2 without PROT_EXEC, MMAP of data), guests' too. Overlapped mappings are split. 1
+ * when something changed, 0 not, an error when memory ends. */
 int sp_procs_apply(struct sp_procs *p, const struct sp_record *rec, struct sp_err *err);
 
-/* The process of a pid, made when unknown; pid -1 is the kernel's own address space. */
+/* The process of a pid, made when unknown; pid -1 is the kernel's own address space. Valid until
+ * the next sp_procs_apply or sp_procs_get. NULL when memory ends. */
 struct sp_proc *sp_procs_get(struct sp_procs *p, int32_t pid);
 struct sp_space *sp_procs_kernel(struct sp_procs *p);
 /* Name of a thread (comm), or its process's, or "". */
@@ -70,8 +88,9 @@ const struct sp_file_id *sp_procs_file(const struct sp_procs *p, uint32_t file);
  * code a perf map may describe. */
 bool sp_path_is_anon(const char *path);
 
-/* One line of /proc/PID/maps: 1 and *m, *prot (path inside the line, octal escapes left as they
- * are; "" when none), 0 for a malformed line. */
+/* One line of /proc/PID/maps: 1 and *m (path inside the line, octal escapes left as they are; ""
+ * when none), 0 for a malformed line. line[len] must be a NUL, which ends the path: callers cut a
+ * file into lines by writing NULs over its newlines. */
 int sp_maps_line(const char *line, size_t len, struct sp_perf_mmap *m);
 
 #endif
