@@ -90,7 +90,7 @@ missing=; for p in $(1); do \
 	dpkg-query -W -f '$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
 done; \
 [ -z "$$missing" ] || { \
-	echo "Installing what $(2) needs:$$missing"; \
+	echo "Installing for $(2):$$missing"; \
 	as=; [ "$$(id -u)" = 0 ] || as=sudo; \
 	if [ -n "$$as" ] && ! command -v sudo >/dev/null; then \
 		echo "There is no sudo here. As root: apt-get install$$missing" >&2; exit 1; fi; \
