@@ -3,7 +3,10 @@
  * Order: --path-map or --symfs, then the live process (map_files, exe, root + path) when the caller
  * says that it is the recorded one, then the path. (Embedded files come before all of these; the
  * caller has them.) Accepted on build-id, else device + inode, else - both unknown or zero - on the
- * path alone. */
+ * path alone. A file that a path map chose is a copy: only its build-id is compared.
+ *
+ * Device and inode are compared as the kernel shows them for mappings: stat gives other numbers on
+ * overlayfs and btrfs, so that a candidate which differs there is looked up in /proc/self/maps. */
 #ifndef SP_ELF_FIND_H
 #define SP_ELF_FIND_H
 
@@ -22,18 +25,28 @@ struct sp_file_query {
 	struct sp_build_id build_id;
 	int32_t live_pid;    /* ask /proc/PID too; -1 = no */
 	uint64_t start, end; /* the mapping, for map_files */
+	uint64_t foff; /* its offset in the file: an ELF image in an archive lies at or below */
 };
 
 enum sp_found {
-	SP_FOUND,         /* identity confirmed, or there was none to compare and a path map chose it */
+	SP_FOUND, /* identity confirmed, or there was none to compare and a path map chose it */
 	SP_FOUND_BY_PATH, /* nothing to compare: taken on its path */
 	SP_FOUND_NOTHING, /* no such file; why says what was tried */
-	SP_FOUND_OTHER,   /* a file is there, but it is another one: not used; why says what differs */
+	SP_FOUND_OTHER,   /* a file is there, but it is another one: not used; why says what differs
+			   */
 };
 
-/* >= 0: an enum sp_found; *out is open for the first two. why: a short reason. */
+/* >= 0: an enum sp_found; *out is open for the first two. why: a short reason; "" when there is
+ * nothing to say. */
 int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struct sp_file_query *q,
 		char why[200], struct sp_err *err);
+
+/* Where the ELF image begins in its file; not 0 for an image inside an archive (an Android APK
+ * holds its libraries stored and page-aligned). Offsets of mappings count from the file's start. */
+static inline uint64_t sp_elf_image_foff(const struct sp_elf *e)
+{
+	return e->map.data ? (uint64_t)(e->data - e->map.data) : 0;
+}
 
 /* path with OLD replaced by NEW, into out (size bytes); false when nothing fits. */
 bool sp_path_map(const struct sp_find_options *o, const char *path, char *out, size_t size);

@@ -1,0 +1,234 @@
+/* Finding the recorded file: path maps, identity, replaced, deleted and odd files. */
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "elf/find.h"
+
+static char dir[] = "/tmp/sp-find-XXXXXX";
+static struct sp_buf self; /* a good ELF file: this program */
+static char why[200];
+
+static const char *in_dir(const char *name)
+{
+	static char paths[4][300];
+	static unsigned turn;
+	char *p = paths[turn++ % 4];
+	snprintf(p, sizeof paths[0], "%s/%s", dir, name);
+	return p;
+}
+
+/* Write a file: n_before zero bytes, then data. */
+static struct stat put(const char *path, size_t n_before, const void *data, size_t size)
+{
+	struct stat st = {0};
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0 || ftruncate(fd, (off_t)n_before) < 0 ||
+	    pwrite(fd, data, size, (off_t)n_before) != (ssize_t)size || fstat(fd, &st) < 0)
+		perror(path);
+	close(fd);
+	return st;
+}
+
+static int find_with(const struct sp_find_options *o, const struct sp_file_query *q, char path[300],
+		     uint64_t *image)
+{
+	struct sp_elf e;
+	int rc = sp_find_elf(&e, o, q, why, NULL);
+	path[0] = '\0';
+	if (rc == SP_FOUND || rc == SP_FOUND_BY_PATH) {
+		snprintf(path, 300, "%s", e.path);
+		*image = sp_elf_image_foff(&e);
+		sp_elf_close(&e);
+	}
+	return rc;
+}
+
+static int find(const struct sp_file_query *q)
+{
+	static const struct sp_find_options none;
+	char path[300];
+	uint64_t image;
+	return find_with(&none, q, path, &image);
+}
+
+static const char *map_of(const char *const *maps, size_t n, const char *path)
+{
+	static char out[100];
+	const struct sp_find_options o = {.path_maps = maps, .n_path_maps = n};
+	return sp_path_map(&o, path, out, sizeof out) ? out : "-";
+}
+
+static void test_path_map(void)
+{
+	static const char *const maps[] = {"/a=/x", "/a/b=/y/", "/c/=/z", "odd", "=/e", "/=/root"};
+	tap_str(map_of(maps, 5, "/a/f"), "/x/f", "a path below OLD moves to NEW");
+	tap_str(map_of(maps, 5, "/a"), "/x", "OLD itself moves");
+	tap_str(map_of(maps, 5, "/ab/f"), "-", "half a component does not fit");
+	tap_str(map_of(maps, 5, "/a/b/f"), "/y/f", "the longest OLD wins");
+	tap_str(map_of(maps, 5, "/c/f"), "/z/f", "a final slash of OLD does not matter");
+	tap_str(map_of(maps, 5, "/q"), "-", "nothing fits");
+	tap_str(map_of(maps, 6, "/q"), "/root/q", "the root fits all");
+	static const char *const twice[] = {"/a=/b", "/b=/c"};
+	tap_str(map_of(twice, 2, "/a/f"), "/b/f", "a path is mapped once");
+	char small[4];
+	const struct sp_find_options o = {.path_maps = maps, .n_path_maps = 1};
+	tap_ok(!sp_path_map(&o, "/a/f", small, sizeof small), "what does not fit in is refused");
+}
+
+static void test_identity(void)
+{
+	const char *file = in_dir("prog");
+	struct stat st = put(file, 0, self.data, self.len);
+	struct sp_elf e;
+	if (sp_elf_open(&e, file, NULL) < 0)
+		tap_ok(false, "the copy opens");
+	struct sp_build_id id = e.build_id;
+	sp_elf_close(&e);
+	tap_ok(id.len == 20, "the program has a build-id");
+
+	struct sp_file_query q = {.path = file, .live_pid = -1};
+	tap_eq((uint64_t)find(&q), SP_FOUND_BY_PATH, "without identity it is taken on its path");
+	q.build_id = id;
+	q.ino = 1; /* a build-id outranks an inode */
+	tap_eq((uint64_t)find(&q), SP_FOUND, "the same build-id is accepted");
+	q.build_id.bytes[3] ^= 1;
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER, "another build-id is refused");
+	tap_ok(strstr(why, "another build-id") != NULL, "and said");
+	q.build_id = (struct sp_build_id){0};
+	q.maj = major(st.st_dev);
+	q.min = minor(st.st_dev);
+	q.ino = st.st_ino;
+	tap_eq((uint64_t)find(&q), SP_FOUND, "the same device and inode are accepted");
+	q.min++;
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER, "another device is refused");
+	q.min--;
+	q.ino++;
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER, "another inode is refused");
+	char want[60];
+	snprintf(want, sizeof want, "and %llu", (unsigned long long)q.ino);
+	tap_ok(strstr(why, want) != NULL, "and the recorded one said");
+
+	char map[700];
+	snprintf(map, sizeof map, "/recorded=%s", dir);
+	const char *maps[] = {map};
+	struct sp_find_options o = {.path_maps = maps, .n_path_maps = 1};
+	char path[300];
+	uint64_t image;
+	q = (struct sp_file_query){.path = "/recorded/prog", .live_pid = -1};
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "a path map's file is chosen");
+	tap_str(path, file, "the mapped path was opened");
+	q.ino = 5;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_BY_PATH,
+	       "a copy has another inode, which is no reason to refuse it");
+	q.build_id = id;
+	q.build_id.bytes[0] ^= 1;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
+	       "a path map's file with another build-id is refused");
+	o = (struct sp_find_options){.symfs = dir};
+	q = (struct sp_file_query){.path = "/prog", .live_pid = -1};
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "symfs is put before paths");
+	unlink(file);
+}
+
+static void test_odd_files(void)
+{
+	struct sp_file_query q = {.live_pid = -1};
+	q.path = in_dir("none");
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "no file, no ELF");
+	q.path = in_dir("fifo");
+	if (mkfifo(q.path, 0600) == 0)
+		tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "a fifo is not waited for");
+	unlink(q.path);
+	q.path = in_dir("text");
+	put(q.path, 0, "root:x:0:0\n", 11);
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "a text is no ELF file");
+	tap_ok(strstr(why, "not an ELF file") != NULL, "and that is said");
+	unlink(q.path);
+	q.path = "[vdso]";
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "a name in brackets is no path");
+
+	q.path = in_dir("a b (deleted)");
+	struct stat st = put(q.path, 0, self.data, self.len);
+	tap_eq((uint64_t)find(&q), SP_FOUND_BY_PATH, "a name may end in (deleted)");
+	unlink(q.path);
+	st = put(in_dir("a b"), 0, self.data, self.len);
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER,
+	       "a deleted file's name is not enough for what stands there now");
+	q.ino = st.st_ino;
+	tap_eq((uint64_t)find(&q), SP_FOUND, "with the same inode it is the file");
+	unlink(in_dir("a b"));
+	q.path = in_dir("new\\012line");
+	put(in_dir("new\nline"), 0, self.data, self.len);
+	q.ino = 0;
+	tap_eq((uint64_t)find(&q), SP_FOUND_BY_PATH, "the kernel's escape of a newline is undone");
+	unlink(in_dir("new\nline"));
+
+	char path[300];
+	uint64_t image = 0;
+	static const struct sp_find_options none;
+	q.path = in_dir("lib.apk");
+	put(q.path, 0x5000, self.data, self.len);
+	q.foff = 0x6000;
+	tap_eq((uint64_t)find_with(&none, &q, path, &image), SP_FOUND_BY_PATH,
+	       "an ELF image inside an archive is found from its mapping's offset");
+	tap_eq(image, 0x5000, "and its place in the file is known");
+	unlink(q.path);
+}
+
+static void test_live(void)
+{
+	const char *file = in_dir("live");
+	struct stat st = put(file, 0, self.data, self.len);
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	void *map = mmap(NULL, self.len, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	put(in_dir("other"), 0, self.data, self.len);
+	rename(in_dir("other"), file); /* replaced while it is mapped */
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct sp_file_query q = {.path = file,
+				  .maj = major(st.st_dev),
+				  .min = minor(st.st_dev),
+				  .ino = st.st_ino,
+				  .live_pid = -1,
+				  .start = (uintptr_t)map,
+				  .end = (uintptr_t)map + (self.len + page - 1) / page * page};
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER, "a replaced file is refused");
+	q.live_pid = getpid();
+	if (geteuid() == 0)
+		tap_eq((uint64_t)find(&q), SP_FOUND,
+		       "the live process still has the replaced file (map_files)");
+	else
+		tap_ok(true, "map_files # SKIP needs root");
+	munmap(map, self.len);
+	unlink(file);
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "when it is unmapped it is gone");
+
+	if (stat("/proc/self/exe", &st) == 0) {
+		q = (struct sp_file_query){.path = "/nowhere/prog",
+					   .maj = major(st.st_dev),
+					   .min = minor(st.st_dev),
+					   .ino = st.st_ino,
+					   .live_pid = getpid()};
+		tap_eq((uint64_t)find(&q), SP_FOUND, "the live process's program is found by exe");
+	}
+}
+
+int main(void)
+{
+	if (!mkdtemp(dir) || sp_file_read("/proc/self/exe", 256u << 20, &self, NULL) < 0)
+		return 1;
+	test_path_map();
+	test_identity();
+	test_odd_files();
+	test_live();
+	sp_buf_deinit(&self);
+	rmdir(dir);
+	return tap_done();
+}
