@@ -1,5 +1,5 @@
 // A JavaScript chain that is known: runJs, midJs, leafJs. Spends the CPU milliseconds of its
-// argument (default 1500). The functions are kept apart by eval, which V8 does not inline away.
+// argument (default 1500). Run with --no-turbo-inlining, so that the optimizer keeps them apart.
 'use strict';
 
 function leafJs(n) {

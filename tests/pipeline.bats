@@ -1,0 +1,252 @@
+#!/usr/bin/env bats
+# The four stages together, on programs whose call chains are known from their source: each chain
+# is checked root to leaf, by value, in the samples that hold its function.
+
+load lib
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+}
+
+# Profile a program of $SP_PROG and write its raw and folded text: run_chain PROGRAM [ARG…]
+run_chain() {
+	local program=$1
+	shift
+	profile p.spool -- "$SP_PROG/$program" "$@"
+	sp-sym --format=raw p.spool >raw
+	sp-sym --format=folded p.spool >folded
+}
+
+main='^_start;(libc\.so\.6;)+main;'
+static_main='^_start;(_*libc_start\w*;)+main;'
+
+# bats test_tags=smoke
+@test "C, position independent, no frame pointers: every stack reaches _start" {
+	run_chain chain-pie
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-pie
+	chain folded folded --holding ';hot$' --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$' --min 99
+}
+
+@test "C, at a fixed address: every stack reaches _start" {
+	run_chain chain-nopie
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-nopie
+	chain folded folded --holding ';hot$' --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$' --min 99
+}
+
+@test "C, statically linked: every stack reaches _start" {
+	run_chain chain-static
+	chain raw raw --holding hot --chain "${static_main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-static
+	chain folded folded --holding ';hot$' --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$' --min 99
+}
+
+@test "C, statically linked and position independent: every stack reaches _start" {
+	run_chain chain-static-pie
+	chain raw raw --holding hot --chain "${static_main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-static-pie
+}
+
+@test "C, stripped: the addresses are right, and no name is made up" {
+	run_chain chain-stripped
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;\$" --min 99 \
+		--syms "chain-stripped=$SP_PROG/chain-pie"
+	# Between libc's main-caller and the leaf stand four frames of the program, all without a name.
+	chain folded folded --holding 'chain-stripped\+0x[0-9a-f]+\]$' --min 99 \
+		--chain '(;\[chain-stripped\+0x[0-9a-f]+\]){5}$'
+	run grep -E 'alpha|beta|gamma_fn|;hot' folded
+	equal "$status" 1 "names in a stripped program: $output"
+}
+
+@test "C with frame pointers: every stack reaches _start" {
+	run_chain chain-fp
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-fp
+}
+
+@test "C, not optimized, no frame pointers: every stack reaches _start" {
+	run_chain chain-O0
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;(keep;)?\$" --min 99 --calls chain-O0
+}
+
+@test "clang and lld, whose text segment's address and file offset differ: every stack reaches _start" {
+	run_chain chain-lld
+	chain raw raw --holding hot --chain "${main}alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-lld
+	chain folded folded --holding ';hot$' --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$' --min 99
+}
+
+@test "musl, static, no .eh_frame_hdr: the program's own frames are found" {
+	run_chain chain-musl
+	chain raw raw --holding hot --chain "(^|;)main;alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-musl
+}
+
+@test "threads: each has its own chain from its start function, and its name" {
+	run_chain threads
+	sp-sym --format=text p.spool >text
+	for n in 1 2 3 4; do
+		chain raw raw --holding hot_$n --chain "^(libc\.so\.6;)+worker_$n;middle_$n;hot_$n;\$" --min 99 --calls threads
+		chain folded folded --holding ";hot_$n(;|\$)" --chain ";worker_$n;middle_$n;hot_$n(;churn)?\$" --min 99
+		# Text: hot_N runs in threads called worker-N and in no other.
+		awk -v n=$n '/^[^ \t]/ { comm = $1 } $2 ~ "^hot_" n "\\+" { seen[comm]++ }
+			END { for (c in seen) print c, seen[c]; exit !(seen["worker-" n] > 100 && length(seen) == 1) }' text
+	done
+}
+
+@test "a process that was running before: -p attaches to all of its threads" {
+	"$SP_PROG/threads" 1500 &
+	local pid=$!
+	profile p.spool -p $pid -d 1
+	kill $pid
+	sp-sym --format=raw p.spool >raw
+	for n in 1 2 3 4; do
+		chain raw raw --holding hot_$n --chain "^(libc\.so\.6;)+worker_$n;middle_$n;hot_$n;\$" --min 99
+	done
+}
+
+@test "a signal handler, and under it a function interrupted at its first instruction" {
+	run_chain signal
+	chain raw raw --holding handler_hot --min 99 \
+		--chain "${main}outer;spin_first_insn;libc\.so\.6;on_alarm;handler_hot;\$"
+	chain raw raw --holding spin_first_insn --min 99 \
+		--chain "${main}outer;spin_first_insn;(libc\.so\.6;|\$)"
+	chain folded folded --holding ';handler_hot$' --min 99 \
+		--chain ';main;outer;spin_first_insn;[^;]*;on_alarm;handler_hot$'
+	run grep bare_before folded
+	equal "$status" 1 "the function in front of the interrupted one: $output"
+}
+
+@test "calls through the PLT, and samples inside of PLT stubs" {
+	run_chain plt
+	chain raw raw --holding lib_hot --min 99 --chain "${main}run;lib_outer;lib_hot;(\[plt\];|host_tick;)?\$"
+	chain raw raw --holding '[plt]' --min 95 --samples 10 --chain "${main}run;lib_outer;lib_hot;\[plt\];\$"
+	chain folded folded --holding ';host_tick@plt$' --min 95 --samples 10 \
+		--chain ';main;run;lib_outer;lib_hot;host_tick@plt$'
+}
+
+@test "a plugin loaded with dlopen while the profile runs" {
+	run_chain dlopen
+	chain raw raw --holding plug_hot --min 99 --chain "${main}use_plugin;plug_entry;plug_hot;\$" --calls dlopen
+	chain folded folded --holding ';plug_hot$' --min 99 --chain ';main;use_plugin;plug_entry;plug_hot$'
+}
+
+@test "a plugin that is mapped after the attach, in a process that was running before" {
+	mkfifo go
+	# The shell becomes the program once the capture has begun: everything is mapped under its eyes.
+	sh -c 'read -r _ <go; exec "$0" 600' "$SP_PROG/dlopen" &
+	local pid=$!
+	sp-capture -p $pid 2>capture.log >stream &
+	local capture=$!
+	await grep -qi recording capture.log
+	echo >go
+	wait $pid $capture
+	sp-unwind stream | sp-spool -o p.spool
+	sp-sym --format=raw p.spool >raw
+	chain raw raw --holding plug_hot --min 99 --chain "${main}use_plugin;plug_entry;plug_hot;\$"
+}
+
+@test "C++: templates root to leaf, demangled, with what was inlined into the leaf" {
+	run_chain templates
+	chain raw raw --holding _ZN4shop5priceERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEj --min 99 \
+		--chain "${main}_ZN4shop3runEj;(_ZN4shop4WalkILi[3210]EE2goI\S*;){4}_ZN4shop5price\w*;\$" --calls templates
+	chain folded folded --holding ';shop::price\(' --min 99 --chain ';main;shop::run\(unsigned int\);[^;]*shop::Walk<3>::go<[^;]*;[^;]*shop::Walk<2>::go<[^;]*;[^;]*shop::Walk<1>::go<[^;]*;[^;]*shop::Walk<0>::go<.*;shop::price\('
+	# The loop's work is two inlined functions deep.
+	chain folded folded --holding ';shop::price\(' --min 80 \
+		--chain ';shop::price\([^;]*;[^;]*scale[^;]*;[^;]*Mixer[^;]*mix[^;]*$'
+}
+
+@test "lines: the hot loop of the C++ program is found in its source" {
+	run_chain templates
+	sp-sym --format=top p.spool >top
+	# mix() is the hottest function by itself, and its line is the one marked in the source.
+	line=$(grep -n 'mix line' "$TOP/tests/prog/templates.cc" | cut -d: -f1)
+	holds "$(cat top)" "templates.cc:"
+	addresses=$(awk '$2 ~ /\/templates$/ { print $3 }' raw | sort | uniq -c | sort -rn | awk 'NR <= 3 { print "0x" $2 }')
+	# shellcheck disable=SC2086 # a list
+	sp-sym --exe "$SP_PROG/templates" $addresses >lines
+	holds "$(cat lines)" "templates.cc:$line"
+}
+
+@test "gcc on a real file: the compiler proper, a child, from its _start down" {
+	profile p.spool -f -- g++ -O2 -std=c++17 -S -o /dev/null "$TOP/tests/prog/demo/main.cc"
+	sp-sym --format=raw p.spool >raw
+	sp-sym --format=folded p.spool >folded
+	local cc1plus
+	cc1plus=$(g++ -print-prog-name=cc1plus)
+	# gcc exports its functions: they are looked up in its dynamic symbols.
+	chain raw raw --syms "cc1plus=$cc1plus" --holding _ZN6toplev4mainEiPPc --min 95 --samples 300 \
+		--chain "${main}_ZN6toplev4mainEiPPc;"
+	chain raw raw --syms "cc1plus=$cc1plus" --holding _Z12c_parse_filev --min 95 --samples 100 \
+		--chain "${main}_ZN6toplev4mainEiPPc;(cc1plus[^;]*;|\w+;)*_Z12c_parse_filev;"
+	chain folded folded --holding ';toplev::main\(' --min 95 --samples 300 \
+		--chain ';_start;[^;]*;(__libc_start_main[^;]*;)?main;toplev::main\('
+	# The assembler's or the driver's samples are told apart from the compiler's.
+	grep -q '^cc1plus' folded
+}
+
+@test "python -X perf: every Python function of the chain, down from _start" {
+	local python
+	python=$(dirname "$SP_PROG")/python/bin/python3
+	profile p.spool -- "$python" -X perf "$TOP/tests/prog/chain.py"
+	sp-sym --format=folded p.spool >folded
+	rm -f "/tmp/perf-$(awk '/^sample/ { print $3; exit }' <(sp-sym --format=raw p.spool)).map"
+	chain folded folded --holding 'leaf_py' --min 95 --samples 700 \
+		--chain '_start;.*Py_BytesMain[^;]*;.*<module>[^;]*;(.*;)?[^;]*run_py[^;]*;(.*;)?[^;]*mid_py[^;]*;(.*;)?[^;]*leaf_py'
+}
+
+@test "node --perf-basic-prof: every JavaScript function of the chain, down from _start" {
+	profile p.spool -- node --perf-basic-prof --no-turbo-inlining "$TOP/tests/prog/chain.js"
+	sp-sym --format=folded p.spool >folded
+	rm -f "/tmp/perf-$(awk '/^sample/ { print $3; exit }' <(sp-sym --format=raw p.spool)).map"
+	chain folded folded --holding 'leafJs' --min 95 --samples 700 \
+		--chain '_start;.*;main;.*[^;]*runJs[^;]*;(.*;)?[^;]*midJs[^;]*;(.*;)?[^;]*leafJs'
+}
+
+@test "a shell pipeline of short processes: each of them is there, whole" {
+	cat >loop.sh <<-'X'
+		i=0
+		while [ $i -lt 20 ]; do
+			echo x | "$1" 20 | "$1" 20 >/dev/null
+			i=$((i + 1))
+		done
+	X
+	profile p.spool -- sh loop.sh "$SP_PROG/short"
+	sp-sym --format=raw p.spool >raw
+	chain raw raw --holding stage_hot --min 99 --samples 600 --chain "${main}stage;stage_hot;\$" --calls short
+	# 40 processes of 20 ms CPU: none is missing.
+	equal "$(awk '/^sample/ { pid = $3 } $2 ~ /\/short$/ { seen[pid] = 1 } END { print length(seen) }' raw)" 40 "processes seen"
+}
+
+# bats test_tags=smoke
+@test "the counts agree from the stream to every output" {
+	run_chain chain-pie 300
+	n=$(grep -c '^sample' raw)
+	equal "$(awk '{ n += $NF } END { print n }' folded)" "$n" "folded"
+	equal "$(stat_of p.spool samples)" "$n" "stats-json samples"
+	equal "$(stat_of p.spool lost_events)" 0 "lost_events"
+	equal "$(sp-sym --format=text p.spool | grep -c '^[^[:space:]]')" "$n" "text"
+}
+
+# bats test_tags=smoke
+@test "nothing needs a file: the spool through a pipe" {
+	sp-capture -- "$SP_PROG/chain-pie" 200 | sp-unwind | sp-spool -o - | sp-sym --format=folded - >folded
+	chain folded folded --holding ';hot$' --samples 50 --min 99 --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$'
+}
+
+@test "sp-capture -o FILE.spool runs the rest of the pipeline itself" {
+	sp-capture -o p.spool -- "$SP_PROG/chain-pie" 200
+	sp-sym --format=folded p.spool >folded
+	chain folded folded --holding ';hot$' --samples 50 --min 99 --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$'
+}
+
+@test "every view is made, from one spool, twice the same" {
+	run_chain templates 300
+	for format in top tree text raw folded flamegraph stats stats-json; do
+		sp-sym --format=$format p.spool >1.$format
+		sp-sym --format=$format p.spool >2.$format
+		[ -s 1.$format ] || fail "$format is empty"
+		cmp 1.$format 2.$format
+	done
+	holds "$(cat 1.top)" "mix"
+	holds "$(cat 1.tree)" "shop::run"
+	holds "$(cat 1.flamegraph)" "shop::price"
+	python3 -c 'import json, sys; json.load(sys.stdin)' <1.stats-json
+	# Self-contained: nothing is fetched from anywhere.
+	run grep -oE '(src|href)="?(https?:)?//[^"> ]*' 1.flamegraph
+	equal "$output" ""
+}
