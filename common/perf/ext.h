@@ -13,6 +13,7 @@
 
 #define SP_EXT_VERSION 1
 #define SP_EXT_HEAD 48 /* 8 + 8 + 2 + 2 + 4 + 8 + 8 + 8 */
+#define SP_EXT_MIN 80  /* newer perf warns about smaller ones */
 #define SP_EXT_PAYLOAD_MAX (65528u - SP_EXT_HEAD)
 
 enum sp_ext_kind {
@@ -35,7 +36,9 @@ struct sp_ext {
 };
 
 /* 1 and *out when rec is one of ours, 0 when it is not (an old perf's event name), SP_ERR_CORRUPT
- * when it has the magic but lies about its lengths. */
+ * when it has the magic but lies about its lengths. Payloads of a kind grow only at their end
+ * (text: by new keys); a record of another version has kind 0, which is to be counted and skipped
+ * like every unknown kind. */
 int sp_ext_parse(const struct sp_record *rec, struct sp_ext *out, struct sp_err *err);
 
 /* Write payload as one record or as fragments; object numbers are the writer's own sequence. */
@@ -45,6 +48,12 @@ int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload
 /* Encoded records into a buffer instead (for stages that batch by themselves). */
 void sp_ext_encode(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, const void *payload,
 		   size_t size);
+
+/* One fragment of an object, for a producer that spreads a large one between other records: the
+ * part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments carry the
+ * same kind and object number (sp_writer_next_object) and come in order. */
+void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object,
+			uint64_t offset, uint64_t total, const void *part, size_t part_size);
 
 /* START and END payloads are text, "key=value\n" each: chain=site|return, boot_id, start_ns
  * (monotonic), wall_ns, interval_us, clock (cycles, cpu-clock, …), stack_bytes, rate_hz, kernel,
@@ -76,9 +85,10 @@ void sp_ext_object_encode(struct sp_buf *out, const struct sp_ext_object *o);
 int sp_ext_object_decode(struct sp_ext_object *o, const uint8_t *payload, size_t size,
 			 struct sp_err *err);
 
-/* Fragments back to whole objects, bounded (512 MiB in all). 1 and *payload (owned by the joiner
+/* Fragments back to whole objects, bounded (512 MiB in all, 64 under way at once, the oldest gives
+ * way). 1 and *payload (owned by the joiner, or in ext's record when that was the whole object;
  * until the next call) when ext completes an object, 0 when more is due; an incomplete object is
- * dropped when another uses its number. */
+ * dropped when a fragment is missing or another uses its kind and number. */
 struct sp_ext_joiner;
 struct sp_ext_joiner *sp_ext_joiner_new(void);
 void sp_ext_joiner_free(struct sp_ext_joiner *j);
