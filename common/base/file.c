@@ -11,12 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sandbox.h"
 #include "base/stop.h"
 
 int sp_file_open(const char *path, int flags, struct sp_err *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
-				    (flags & SP_OPEN_NOFOLLOW ? O_NOFOLLOW : 0));
+	int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+		  (flags & SP_OPEN_NOFOLLOW ? O_NOFOLLOW : 0);
+	int fd = sp_opener_wants(path) ? sp_opener_open(path, how) : open(path, how);
 	if (fd < 0)
 		return sp_err_errno(err, "cannot open %s", path);
 	struct stat st;
