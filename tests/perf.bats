@@ -56,19 +56,19 @@ identical_to_perf() { # ROOT COMMAND…
 
 @test "perf report reads sp-unwind: the hottest function, and its callers" {
 	sp-capture -- "$SP_PROG/chain-pie" 400 | sp-unwind >stream
-	perf report --stdio --no-children --no-inline -g caller,0.5,callee --percent-limit 50 -i stream >report 2>report.log
-	holds "$(cat report)" "[.] hot"
-	holds "$(cat report)" "gamma_fn"
-	holds "$(cat report)" "main"
+	perf report --stdio --no-children --no-inline -g caller,0.5,callee --percent-limit 50 -i stream >out.txt 2>out.log
+	holds "$(cat out.txt)" "[.] hot"
+	holds "$(cat out.txt)" "gamma_fn"
+	holds "$(cat out.txt)" "main"
 }
 
 @test "perf report reads sp-capture -o FILE.data and sp-unwind -o FILE.data" {
 	sp-capture -o c.data -- "$SP_PROG/chain-pie" 400
-	perf report --stdio --no-children --no-inline -g none -i c.data >report 2>report.log
-	holds "$(cat report)" "[.] hot"
+	perf report --stdio --no-children --no-inline -g none -i c.data >out.txt 2>out.log
+	holds "$(cat out.txt)" "[.] hot"
 	sp-unwind -o u.data c.data
-	perf report --stdio --no-children --no-inline -g none -i u.data >report 2>report.log
-	holds "$(cat report)" "[.] hot"
+	perf report --stdio --no-children --no-inline -g none -i u.data >out.txt 2>out.log
+	holds "$(cat out.txt)" "[.] hot"
 	sp-spool -o p.spool u.data
 	sp-sym --format=raw p.spool >raw
 	chain raw raw --holding hot --min 99 --chain '^_start;(libc\.so\.6;)+main;alpha;beta;gamma_fn;hot;$'

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""make bench: stackpulse beside perf and samply, in one run, on this machine.
+
+    make bench BENCH='[--runs N] [--only file,live,size] [--keep]'
+
+file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text.
+live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
+size: bytes per sample of what they write.
+
+All commands of a table run in turns, --runs rounds of them (5); the figures are medians. CPU is
+user + system time with all descendants. samply is built once with cargo into build/bench; where
+there is no cargo its rows are left out, and this is said. Nothing is asserted.
+"""
+import argparse
+import gzip
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("SP_BUILD", os.path.join(TOP, "build"))
+WORK = os.path.join(BUILD, "bench")
+HERE = os.path.join(TOP, "tests", "bench")
+os.environ["PATH"] = os.path.join(BUILD, "bin") + ":" + os.environ["PATH"]
+os.environ.pop("DEBUGINFOD_URLS", None)
+os.environ["PERF_CONFIG"] = "/dev/null"
+STACK = 60000
+
+
+def say(*text):
+    print(*text, file=sys.stderr, flush=True)
+
+
+def path(name):
+    return os.path.join(WORK, name)
+
+
+def sh(command, check=True):
+    return subprocess.run(["bash", "-c", "set -o pipefail; " + command], check=check, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=WORK)
+
+
+class Cost:
+    def __init__(self, name):
+        with open(path(name)) as f:
+            self.user, self.system, self.wall, self.rss = map(float, f.read().split())
+        self.cpu = self.user + self.system
+
+
+def measure(command):
+    """Run a shell command; its Cost, with all its processes."""
+    run = subprocess.run([path("cpu"), path("outer"), "bash", "-c", "set -o pipefail; " + command], cwd=WORK,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        say("  %s\n  ended with %d: %s" % (command, run.returncode, run.stderr.strip()[-300:]))
+    return Cost("outer")
+
+
+def median(values):
+    return statistics.median(values) if values else float("nan")
+
+
+def rounds(commands, runs):
+    """Each command in turn, `runs` times: {name: [Cost]}. A command with a limit runs fewer times."""
+    costs = {name: [] for name, _, _ in commands}
+    for n in range(runs):
+        for name, command, limit in commands:
+            if n < (limit or runs):
+                costs[name].append(measure(command))
+    return costs
+
+
+def prepare():
+    os.makedirs(WORK, exist_ok=True)
+    for source, name, compiler in (("cpu.c", "cpu", "gcc -O2"), ("deep.c", "deep", "gcc -O2")):
+        subprocess.run([*compiler.split(), "-o", path(name), os.path.join(HERE, source)], check=True)
+    subprocess.run(["make", "-s", "--no-print-directory", "-C", TOP, "build/tests/prog/demo"], check=True)
+    # The compiler proper on a preprocessed file: one process, no driver, no assembler.
+    sh("g++ -O2 -std=c++17 -E -o big.ii %s/big.cc" % HERE)
+    cc1plus = sh("g++ -print-prog-name=cc1plus").stdout.strip()
+    return {"cc1plus": "%s -quiet -fpreprocessed big.ii -O2 -std=c++17 -o /dev/null" % cc1plus,
+            "deep": "./deep 2",
+            "demo": "%s/build/tests/prog/demo 3" % TOP}
+
+
+def samply():
+    """The path of samply, built when need be, or None."""
+    tool = path("samply/bin/samply")
+    if not os.access(tool, os.X_OK):
+        if not shutil.which("cargo"):
+            say("There is no cargo here: the rows of samply are left out.")
+            return None
+        say("Building samply with cargo into %s (once; minutes) …" % path("samply"))
+        run = subprocess.run(["cargo", "install", "samply", "--locked", "-j2", "--root", path("samply"),
+                              "--target-dir", path("samply-target")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             text=True)
+        shutil.rmtree(path("samply-target"), ignore_errors=True)
+        if run.returncode != 0:
+            say("samply was not built: " + run.stderr.strip()[-300:])
+            return None
+    return tool
+
+
+def samply_samples(name):
+    with gzip.open(path(name)) as f:
+        profile = json.load(f)
+    return sum(t["samples"]["length"] for t in profile["threads"])
+
+
+def our_stats(spool):
+    return json.loads(sh("sp-sym --format=stats-json " + spool).stdout)
+
+
+def perf_counts(name):
+    """Samples and lost records of a perf.data file."""
+    samples = int(sh("perf script --no-inline -F tid -G -i %s 2>/dev/null | grep -c ." % name, check=False).stdout or 0)
+    lost = 0
+    for line in sh("perf script --no-inline --show-lost-events -F tid,event -i %s 2>/dev/null | grep PERF_RECORD_LOST" % name,
+                   check=False).stdout.splitlines():
+        lost += int(line.rsplit(" ", 1)[-1])
+    return samples, lost
+
+
+def table(head, rows):
+    print()
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(str(c) for c in row) + " |")
+    print(flush=True)
+
+
+def ratio(a, b):
+    return "%.2f" % (a / b) if b else "-"
+
+
+def bench_file(args, targets, samply_tool):
+    say("Recording cc1plus with perf at 999 Hz, %d bytes of stack …" % STACK)
+    sh("perf record -q -F 999 -k mono --call-graph dwarf,%d -m 32M -o cc1plus.data -- %s" % (STACK, targets["cc1plus"]))
+    samples, lost = perf_counts("cc1plus.data")
+    size = os.path.getsize(path("cc1plus.data"))
+    sh("cat cc1plus.data > /dev/null")
+    commands = [("cat (the floor: reading the file)", "cat cc1plus.data >/dev/null", None),
+                ("sp-unwind &#124; sp-spool", "sp-unwind cc1plus.data 2>unwind.log | sp-spool -o cc1plus.spool 2>spool.log", None),
+                ("perf script --no-inline -F comm,tid,time,ip", "perf script --no-inline -F comm,tid,time,ip -i cc1plus.data "
+                 ">/dev/null 2>perf.log", None)]
+    if samply_tool:
+        commands.append(("samply import", "%s import -s -n -o cc1plus.json.gz cc1plus.data >/dev/null 2>samply.log"
+                         % samply_tool, None))
+    costs = rounds(commands, args.runs)
+    stats = our_stats("cc1plus.spool")
+    ours = median([c.cpu for c in costs[commands[1][0]]])
+    print("## From a perf.data file: cc1plus, 999 Hz, %d bytes of stack, %d samples, %.0f MB, %d lost" %
+          (STACK, samples, size / 1e6, lost))
+    table(["to stacks", "user s", "sys s", "CPU s", "µs per sample", "wall s", "MB", "CPU, ours = 1"],
+          [[name, "%.3f" % median([c.user for c in costs[name]]), "%.3f" % median([c.system for c in costs[name]]),
+            "%.3f" % median([c.cpu for c in costs[name]]), "%.1f" % (1e6 * median([c.cpu for c in costs[name]]) / samples),
+            "%.3f" % median([c.wall for c in costs[name]]), "%.0f" % (median([c.rss for c in costs[name]]) / 1024),
+            ratio(median([c.cpu for c in costs[name]]), ours)] for name, _, _ in commands])
+    print("Ours: %d samples, %s frames, %s stacks stopped before their root." %
+          (stats["samples"], stats.get("frames", "?"), stats.get("truncated_frame_markers", "?")))
+
+    commands = [("sp-unwind &#124; sp-spool, sp-sym --format=folded (lines, inlines)",
+                 "sp-unwind cc1plus.data 2>/dev/null | sp-spool -o cc1plus.spool 2>/dev/null && "
+                 "sp-sym --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
+                ("of it sp-sym", "sp-sym --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
+                ("perf script --no-inline (names)", "perf script --no-inline -i cc1plus.data >/dev/null 2>perf.log", None),
+                ("perf script (names, inlines), once", "perf script -i cc1plus.data >/dev/null 2>perf.log", 1)]
+    if not args.slow:
+        commands.pop()
+    costs = rounds(commands, args.runs)
+    ours = median([c.cpu for c in costs[commands[0][0]]])
+    table(["to names", "CPU s", "µs per sample", "wall s", "MB", "CPU, ours = 1"],
+          [[name, "%.3f" % median([c.cpu for c in costs[name]]), "%.1f" % (1e6 * median([c.cpu for c in costs[name]]) / samples),
+            "%.3f" % median([c.wall for c in costs[name]]), "%.0f" % (median([c.rss for c in costs[name]]) / 1024),
+            ratio(median([c.cpu for c in costs[name]]), ours)] for name, _, _ in commands])
+    spool = os.path.getsize(path("cc1plus.spool"))
+    rows = [["spool", spool, "%.1f" % (spool / stats["samples"])],
+            ["perf.data", size, "%.1f" % (size / samples)]]
+    if samply_tool:
+        gz = os.path.getsize(path("cc1plus.json.gz"))
+        rows.insert(1, ["samply json.gz", gz, "%.1f" % (gz / samply_samples("cc1plus.json.gz"))])
+    table(["written", "bytes", "bytes per sample"], rows)
+    if not args.keep:
+        os.unlink(path("cc1plus.data"))
+
+
+def recorders(samply_tool, hz, target):
+    inner = "./cpu inner " + target
+    all_of = [("nothing", inner, None, None)]
+    all_of.append(("stackpulse", "sp-capture -F %d -s %d -- %s 2>capture.log | sp-unwind 2>unwind.log | sp-spool -o live.spool "
+                   "2>spool.log" % (hz, STACK, inner), "live.spool", None))
+    all_of.append(("perf record", "perf record -q -F %d -k mono --call-graph dwarf,%d -o live.data -- %s 2>perf.log" %
+                   (hz, STACK, inner), "live.data", None))
+    if samply_tool:
+        all_of.append(("samply record", "%s record -s -n -r %d -o live.json.gz -- %s >/dev/null 2>samply.log" %
+                       (samply_tool, hz, inner), "live.json.gz", None))
+    return all_of
+
+
+def bench_live(args, targets, samply_tool):
+    print("## Live: CPU of the recorder with all its stages, slowdown of the target, losses")
+    for hz in (999, 4999):
+        rows = []
+        for target, command in targets.items():
+            say("Recording %s at %d Hz, %d rounds …" % (target, hz, args.runs))
+            tools = recorders(samply_tool, hz, command)
+            own = {t[0]: [] for t in tools}
+            cost, samples, lost, size, memory = ({t[0]: [] for t in tools} for _ in range(5))
+            for _ in range(args.runs):
+                for name, line, output, _ in tools:
+                    outer = measure(line)
+                    inner = Cost("inner")
+                    own[name].append(inner.cpu)
+                    if not output:
+                        continue
+                    cost[name].append(outer.cpu - inner.cpu)
+                    memory[name].append(outer.rss / 1024)
+                    size[name].append(os.path.getsize(path(output)))
+                    if output.endswith(".spool"):
+                        stats = our_stats(output)
+                        samples[name].append(stats["samples"])
+                        lost[name].append(stats["lost_events"])
+                    elif output.endswith(".data"):
+                        n, gone = perf_counts(output)
+                        samples[name].append(n)
+                        lost[name].append(gone)
+                        os.unlink(path(output))
+                    else:
+                        samples[name].append(samply_samples(output))
+            alone = median(own["nothing"])
+            for name, _, output, _ in tools[1:]:
+                n = median(samples[name])
+                gone = median(lost[name]) if lost[name] else None
+                rows.append([target, name, "%.0f" % n, "%.3f" % median(cost[name]), "%.1f" % (1e6 * median(cost[name]) / n),
+                             "%+.1f %%" % (100 * (median(own[name]) / alone - 1)),
+                             "-" if gone is None else "%.0f (%.2f %%)" % (gone, 100 * gone / (n + gone)),
+                             "%.1f" % (100 * n / (median(own[name]) * hz)),
+                             "%.1f" % (median(size[name]) / n), "%.0f" % max(memory[name])])
+        print("\n%d Hz, %d bytes of stack (samply: 32000, its constant)" % (hz, STACK))
+        table(["target", "recorder", "samples", "recorder CPU s", "µs per sample", "target", "lost", "samples, % of CPU × Hz",
+               "bytes per sample", "largest process MB"], rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", default="file,live")
+    parser.add_argument("--lines", default="--lines", help="sp-sym's options for the folded text with lines")
+    parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
+    parser.add_argument("--keep", action="store_true", help="keep the recordings in build/bench")
+    args = parser.parse_args()
+    targets = prepare()
+    tool = samply()
+    version = sh("perf --version").stdout.strip()
+    print("# make bench: %s, %s, %d processors, kernel %s, medians of %d rounds" %
+          (version, sh(tool + " --version").stdout.strip() if tool else "no samply", os.cpu_count(), os.uname().release,
+           args.runs))
+    if "file" in args.only:
+        bench_file(args, targets, tool)
+    if "live" in args.only:
+        bench_live(args, targets, tool)
+
+
+if __name__ == "__main__":
+    main()
