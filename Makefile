@@ -193,7 +193,7 @@ coverage: test-deps
 # libFuzzer over tests/fuzz/NAME.c (clang). Inputs that were found stay in build/fuzz/corpus/NAME;
 # seeds are made by tests/fuzz/make-seeds. DURATION=600 is for each target; fuzz-smoke takes 10.
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
-fuzz_parts = $(shell sed -n 's/^.*fuzz: \(.*\.c\).*/\1/p' tests/fuzz/$(1).c)
+fuzz_parts = $(filter-out %/main.c,$(wildcard $(shell sed -n 's/^.*fuzz: \(.*\.c\).*/\1/p' tests/fuzz/$(1).c)))
 define fuzzer
 $(BUILD)/fuzzers/$(1): $(BUILD)/obj/tests/fuzz/$(1).o $(patsubst %.c,$(BUILD)/obj/%.o,$(call fuzz_parts,$(1))) $(LIB)
 	@mkdir -p $$(@D)
