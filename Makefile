@@ -232,21 +232,28 @@ ABI     := 0
 SHLIB   := $(BUILD)/lib/libstackpulse.so.$(ABI)
 STATIC  := $(BUILD)/lib/libstackpulse.a
 LIB_DIR ?= $(PREFIX)/lib
-LIBSRC  := $(filter-out common/base/cli.c common/base/stop.c,$(wildcard common/base/*.c common/elf/*.c common/spool/*.c common/sym/*.c))
+LIBSRC  := $(filter-out common/base/cli.c,$(wildcard common/base/*.c common/elf/*.c common/spool/*.c common/sym/*.c))
+PUBLIC  := $(wildcard common/include/stackpulse/*.h)
 
+# What the library shows: the functions that its public headers declare, and nothing else.
 libs: $(SHLIB) $(STATIC)
-$(SHLIB): $(LIBSRC:%.c=$(BUILD)/obj/%.o) common/libstackpulse.map
+$(BUILD)/lib/names: $(PUBLIC)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=common/libstackpulse.map -Wl,--no-undefined \
+	@grep -hoE '\bsp_[a-z0-9_]+\(' $(PUBLIC) | tr -d '(' | sort -u > $@
+$(BUILD)/lib/map: $(BUILD)/lib/names
+	@(echo 'STACKPULSE_$(ABI) { global:'; sed 's/$$/;/' $<; echo 'local: *; };') > $@
+$(SHLIB): $(LIBSRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/lib/map
+	@echo "  LD    $@"
+	@$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(BUILD)/lib/map -Wl,--no-undefined \
 		-o $@ $(filter %.o,$^) $(LDLIBS)
-# One object whose only global names are the library's own.
-$(STATIC): $(LIBSRC:%.c=$(BUILD)/obj/%.o) common/libstackpulse.map
-	@mkdir -p $(@D)
+	@ln -sf $(@F) $(BUILD)/lib/libstackpulse.so
+# One object, so that the inner names can be made local.
+$(STATIC): $(LIBSRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/lib/names
+	@echo "  AR    $@"
 	@rm -f $@
 	@$(LD) -r -o $(BUILD)/lib/libstackpulse.o $(filter %.o,$^)
-	@sed -n '/global:/,/local:/s/^[ \t]*\(sp_[^;]*\);.*/\1/p' common/libstackpulse.map > $(BUILD)/lib/names
-	@objcopy --wildcard --keep-global-symbols=$(BUILD)/lib/names $(BUILD)/lib/libstackpulse.o
-	$(AR) rcs $@ $(BUILD)/lib/libstackpulse.o
+	@objcopy --keep-global-symbols=$(BUILD)/lib/names $(BUILD)/lib/libstackpulse.o
+	@$(AR) rcs $@ $(BUILD)/lib/libstackpulse.o
 
 MAN1 = $(wildcard sp-*/*.1)
 MANS = $(wildcard common/man/*.5 common/man/*.7)
@@ -255,10 +262,10 @@ install: all libs
 	install -d $(I)/bin $(I)/share/man/man1 $(I)/share/man/man5 $(I)/share/man/man7 $(I)/include/stackpulse \
 		$(DESTDIR)$(LIB_DIR)/pkgconfig $(I)/share/bash-completion/completions
 	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(I)/bin
-	$(if $(MAN1),install -m 644 $(MAN1) $(I)/share/man/man1)
+	$(foreach m,$(MAN1),install -m 644 $(m) $(I)/share/man/man1;)
 	$(foreach m,$(MANS),install -m 644 $(m) $(I)/share/man/man$(patsubst .%,%,$(suffix $(m)))/;)
 	$(foreach t,$(TOOLS),$(if $(wildcard $(t)/$(t).bash),install -m 644 $(t)/$(t).bash $(I)/share/bash-completion/completions/$(t);))
-	install -m 644 $(wildcard common/include/stackpulse/*.h) $(I)/include/stackpulse
+	install -m 644 $(PUBLIC) $(I)/include/stackpulse
 	install -m 644 $(STATIC) $(DESTDIR)$(LIB_DIR)
 	install -m 755 $(SHLIB) $(DESTDIR)$(LIB_DIR)
 	ln -sf $(notdir $(SHLIB)) $(DESTDIR)$(LIB_DIR)/libstackpulse.so
