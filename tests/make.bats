@@ -1,0 +1,169 @@
+#!/usr/bin/env bats
+# The two commands of the README, the packages they install, and the installation.
+
+load lib
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	mkdir -p fake
+}
+
+# make in the project, on the build that is under test.
+project() {
+	make -s --no-print-directory -C "$TOP" BUILD="$SP_BUILD" "$@"
+}
+
+# A machine on which the packages of the list $1 are missing, for the user with the number $2. apt-get
+# and sudo write down how they were called.
+pretend() {
+	cat >fake/dpkg-query <<-X
+		#!/bin/sh
+		for last; do :; done
+		case " $1 " in *" \$last "*) exit 1 ;; esac
+		echo installed
+	X
+	# shellcheck disable=SC2016 # the script's own variables
+	printf '#!/bin/sh\necho "apt-get $*" >>"%s"\n' "$PWD/calls" >fake/apt-get
+	# shellcheck disable=SC2016
+	printf '#!/bin/sh\necho "sudo $*" >>"%s"\nexec "$@"\n' "$PWD/calls" >fake/sudo
+	printf '#!/bin/sh\necho %s\n' "$2" >fake/id
+	chmod +x fake/*
+	: >calls
+}
+
+@test "make deps: says nothing and asks for nothing when nothing is missing" {
+	pretend "" 1000
+	PATH=$PWD/fake:$PATH run project deps test-deps
+	equal "$status" 0
+	equal "$output" ""
+	equal "$(cat calls)" ""
+}
+
+@test "make deps: root installs only what is missing, after one update, and says what" {
+	pretend "libzstd-dev liblzma-dev bats" 0
+	PATH=$PWD/fake:$PATH run project deps
+	equal "$status" 0
+	equal "$output" "Installing for the build: libzstd-dev liblzma-dev"
+	equal "$(cat calls)" "apt-get -qq update
+apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
+}
+
+@test "make test-deps: a user installs with sudo" {
+	pretend "bats" 1000
+	PATH=$PWD/fake:$PATH run project test-deps
+	equal "$status" 0
+	equal "$output" "Installing for the tests: bats"
+	equal "$(grep -c '^sudo' calls)" 2
+	grep -q '^apt-get -qq -y --no-install-recommends install bats$' calls
+}
+
+@test "make deps: without sudo it says what root has to type" {
+	pretend "gcc" 1000
+	rm fake/sudo
+	for tool in make sh dirname sed find id; do [ -e fake/$tool ] || ln -s "$(command -v $tool)" fake/; done
+	PATH=$PWD/fake run project deps
+	[ "$status" -ne 0 ]
+	holds "$output" "As root: apt-get install gcc"
+	equal "$(cat calls)" ""
+}
+
+@test "make demo: the hottest functions with their lines, and a flame graph that stands alone" {
+	run project demo
+	equal "$status" 0 "$output"
+	holds "$output" "edit_distance"
+	# Its inlined helpers and their lines: the hot path can be found.
+	[[ $output =~ distance\.c:[0-9]+ ]] || fail "no line of distance.c in:" "$output"
+	html=$SP_BUILD/demo/flamegraph.html
+	holds "$output" "$html"
+	holds "$(cat "$html")" "edit_distance"
+	run grep -oE '(src|href)="?(https?:)?//[^"> ]*' "$html"
+	equal "$output" ""
+}
+
+@test "make demo CMD=…: the user's own command" {
+	run project demo CMD="$SP_PROG/chain-pie 300; $SP_PROG/templates 300"
+	equal "$status" 0 "$output"
+	holds "$output" "hot"
+	holds "$output" "shop::price"
+}
+
+@test "make demo PID=…: the user's own process" {
+	"$SP_PROG/chain-pie" 30000 &
+	run project demo PID=$! DURATION=1
+	kill %1
+	equal "$status" 0 "$output"
+	holds "$output" "hot"
+	holds "$output" "chain.c:"
+}
+
+@test "make install and uninstall: DESTDIR, PREFIX, a program that uses the library, nothing left" {
+	project install DESTDIR="$PWD/root" PREFIX=/opt/sp >log 2>&1 || fail "$(cat log)"
+	for tool in sp-capture sp-unwind sp-spool sp-sym; do
+		[ -x root/opt/sp/bin/$tool ] || fail "no $tool"
+		[ -s root/opt/sp/share/man/man1/$tool.1 ] || fail "no page of $tool"
+		"root/opt/sp/bin/$tool" --version
+	done
+	# pkg-config with the folder in front of what the file says.
+	export PKG_CONFIG_PATH=$PWD/root/opt/sp/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/root
+	equal "$(pkg-config --modversion stackpulse)" "$(sp-sym --version | awk '{ print $NF }')"
+	sp-capture -q -- "$SP_PROG/chain-pie" 100 | sp-unwind -q | sp-spool -q -o p.spool
+	# shellcheck disable=SC2046 # flags
+	gcc -Wall -Werror -o shared "$TOP/tests/examples/samples.c" $(pkg-config --cflags --libs stackpulse)
+	LD_LIBRARY_PATH=$PWD/root/opt/sp/lib ./shared p.spool >out.shared
+	# shellcheck disable=SC2046
+	gcc -Wall -Werror -o static "$TOP/tests/examples/samples.c" $(pkg-config --cflags stackpulse) \
+		"$PWD/root/opt/sp/lib/libstackpulse.a" -lzstd -lz -llzma -liberty -pthread
+	./static p.spool >out.static
+	cmp out.shared out.static
+	equal "$(X" "$(stat_of p.spool samples)" "samples that the library sees"
+	project uninstall DESTDIR="$PWD/root" PREFIX=/opt/sp >log 2>&1
+	equal "$(find root ! -type d)" ""
+}
+
+@test "libstackpulse shows the functions of its public headers, and only those" {
+	project libs
+	grep -hoE '\bsp_[a-z0-9_]+\(' "$TOP"/common/include/stackpulse/*.h | tr -d '(' | sort -u >declared
+	nm -D --defined-only "$SP_BUILD/lib/libstackpulse.so.0" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort >shown
+	equal "$(comm -13 declared shown)" ""
+	nm --defined-only --extern-only "$SP_BUILD/lib/libstackpulse.a" | awk 'NF == 3 { print $3 }' | sort >static
+	equal "$(comm -13 declared static)" ""
+	# Every function that is declared exists (inline ones aside).
+	grep -hE '^static inline' "$TOP"/common/include/stackpulse/*.h | grep -oE '\bsp_[a-z0-9_]+\(' | tr -d '(' | sort -u >inline
+	equal "$(comm -23 declared shown | comm -23 - inline)" ""
+}
+
+@test "the floors hold: what may include what" {
+	run "$TOP/tests/lint-floors"
+	equal "$status" 0 "$output"
+}
+
+@test "the README's make commands exist, and its tools and options are known" {
+	grep -oE '^    make [a-z-]+' "$TOP/README.md" | awk '{ print $2 }' | sort -u >targets
+	grep -q '^demo$' targets
+	grep -q '^check$' targets
+	while read -r target; do
+		grep -qE "^([a-z -]* )?$target( [a-z -]*)?:" "$TOP/Makefile" || fail "README: make $target"
+	done <targets
+	grep -oE '\bsp-(capture|unwind|spool|sym)\b[^|]*' <(grep '^    ' "$TOP/README.md") | while read -r tool rest; do
+		for option in $rest; do
+			[ "$option" != -- ] || break
+			case $option in
+			--*) "$tool" --help | grep -q -- "${option%%=*}" || fail "README: $tool $option" ;;
+			esac
+		done
+	done
+}
+
+@test "every tool: --help names each of its options in the man page, --version, exit 2 for a wrong option" {
+	for tool in sp-capture sp-unwind sp-spool sp-sym; do
+		"$tool" --help >help
+		holds "$(head -n 1 help)" "Usage: $tool"
+		grep -qE "^$tool( \(stackpulse\))? [0-9]+\.[0-9]+\.[0-9]+$" <("$tool" --version) || fail "$("$tool" --version)"
+		run "$tool" --no-such-option
+		equal "$status" 2
+		holds "$output" "--no-such-option"
+		for option in $(grep -oE '(^|[ ,])--[a-z][a-z-]+' help | tr -d ' ,' | sort -u); do
+			sed 's/\\-/-/g' "$TOP/$tool/$tool.1" | grep -q -- "$option" || fail "$tool.1 does not have $option"
+		done
+	done
+}
