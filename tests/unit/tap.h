@@ -39,6 +39,7 @@ static inline bool tap_str(const char *got, const char *want, const char *name)
 static inline int tap_done(void)
 {
 	printf("1..%d\n", tap_n);
+	fflush(stdout); /* also for those who _exit() */
 	return tap_failed != 0;
 }
 
