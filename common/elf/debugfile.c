@@ -1,0 +1,284 @@
+#include "elf/debugfile.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define DEFAULT_ROOT "/usr/lib/debug"
+#define MAX_ROOTS 64
+#define MAX_PATH 4096
+
+/* What is looked for, and what was refused on the way. */
+struct search {
+	struct sp_elf *out;
+	const struct sp_elf *e;
+	const char *dir; /* of the file, without a final slash */
+	const char *roots[MAX_ROOTS];
+	size_t n_roots, n_given; /* the first n_given are the user's own folders */
+	char *env;               /* owned: what roots point into */
+	char *why;
+	char dir_bytes[MAX_PATH];
+};
+
+__attribute__((format(printf, 2, 3))) static void refuse(struct search *s, const char *fmt, ...)
+{
+	if (!s->why || s->why[0])
+		return; /* the first reason is the nearest one */
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(s->why, 200, fmt, ap);
+	va_end(ap);
+}
+
+static int start(struct search *s, struct sp_elf *out, const struct sp_elf *e, const char *path,
+		 const struct sp_debug_dirs *dirs, char *why, struct sp_err *err)
+{
+	*s = (struct search){.out = out, .e = e, .why = why};
+	if (why)
+		why[0] = 0;
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	size_t len = slash ? (size_t)(slash - path) : 1;
+	snprintf(s->dir_bytes, sizeof s->dir_bytes, "%.*s", (int)(len < MAX_PATH ? len : 0),
+		 slash ? path : ".");
+	s->dir = s->dir_bytes;
+	for (size_t i = 0; dirs && i < dirs->n && s->n_roots < MAX_ROOTS; i++)
+		s->roots[s->n_roots++] = dirs->dirs[i];
+	s->n_given = s->n_roots;
+	const char *env = getenv("STACKPULSE_DEBUG_DIRS");
+	s->env = strdup(env && *env ? env : DEFAULT_ROOT);
+	if (!s->env)
+		return sp_err_nomem(err);
+	char *save = NULL;
+	for (char *p = strtok_r(s->env, ":", &save); p && s->n_roots < MAX_ROOTS;
+	     p = strtok_r(NULL, ":", &save))
+		s->roots[s->n_roots++] = p;
+	return 0;
+}
+
+static bool is_itself(const struct search *s, const struct sp_elf *found)
+{
+	return s->e->map.ino && found->map.ino == s->e->map.ino && found->map.dev == s->e->map.dev;
+}
+
+static bool same_machine(const struct search *s, const struct sp_elf *found)
+{
+	return found->machine == s->e->machine && found->is64 == s->e->is64 &&
+	       found->swap == s->e->swap;
+}
+
+/* Opens a candidate into *found; false when there is none or it is no ELF file. */
+static bool open_candidate(struct search *s, const char *path, struct sp_elf *found)
+{
+	struct sp_err why;
+	int rc = sp_elf_open(found, path, &why);
+	if (rc < 0) {
+		if (why.os == 0)
+			refuse(s, "%s: %s", path, why.msg);
+		return false;
+	}
+	if (is_itself(s, found)) {
+		sp_elf_close(found);
+		return false;
+	}
+	if (!same_machine(s, found)) {
+		refuse(s, "debug file %s is for another machine", path);
+		sp_elf_close(found);
+		return false;
+	}
+	return true;
+}
+
+static bool try_build_id(struct search *s, const char *path, const struct sp_build_id *id)
+{
+	struct sp_elf found;
+	if (!open_candidate(s, path, &found))
+		return false;
+	if (sp_build_id_equal(&found.build_id, id)) {
+		*s->out = found;
+		return true;
+	}
+	refuse(s, "debug file %s has another build-id", path);
+	sp_elf_close(&found);
+	return false;
+}
+
+static bool by_build_id(struct search *s, const struct sp_build_id *id)
+{
+	char hex[2 * SP_BUILD_ID_MAX + 1], path[MAX_PATH + 200];
+	if (id->len < 2)
+		return false;
+	sp_build_id_hex(id, hex);
+	for (size_t i = 0; i < s->n_roots; i++) {
+		snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", s->roots[i], hex,
+			 hex + 2);
+		if (try_build_id(s, path, id))
+			return true;
+	}
+	return false;
+}
+
+static bool crc_matches(const struct sp_elf *found, uint32_t want)
+{
+	uLong crc = crc32(0, NULL, 0);
+	for (size_t at = 0; at < found->size;) {
+		size_t n = found->size - at < (1u << 30) ? found->size - at : 1u << 30;
+		crc = crc32(crc, found->data + at, (uInt)n);
+		at += n;
+	}
+	return (uint32_t)crc == want;
+}
+
+static bool try_debuglink(struct search *s, const char *path, uint32_t crc)
+{
+	struct sp_elf found;
+	if (!open_candidate(s, path, &found))
+		return false;
+	if (found.build_id.len && s->e->build_id.len &&
+	    !sp_build_id_equal(&found.build_id, &s->e->build_id)) {
+		refuse(s, "debug file %s has another build-id", path);
+	} else if (!crc_matches(&found, crc)) {
+		refuse(s, "debug file %s has another CRC than .gnu_debuglink says", path);
+	} else {
+		*s->out = found;
+		return true;
+	}
+	sp_elf_close(&found);
+	return false;
+}
+
+static bool by_debuglink(struct search *s)
+{
+	const char *name;
+	uint32_t crc;
+	char path[2 * MAX_PATH + 400];
+	/* A name with a slash would leave the folders that are searched. */
+	if (!sp_elf_debuglink(s->e, &name, &crc) || strchr(name, '/') || strlen(name) > 255)
+		return false;
+	snprintf(path, sizeof path, "%s/%s", s->dir, name);
+	if (try_debuglink(s, path, crc))
+		return true;
+	snprintf(path, sizeof path, "%s/.debug/%s", s->dir, name);
+	if (try_debuglink(s, path, crc))
+		return true;
+	for (size_t i = 0; i < s->n_roots; i++) {
+		static const char *const below[] = {"", "/.debug"};
+		if (s->dir[0] == '/') {
+			snprintf(path, sizeof path, "%s%s/%s", s->roots[i], s->dir, name);
+			if (try_debuglink(s, path, crc))
+				return true;
+		}
+		for (size_t k = 0; i < s->n_given && k < 2; k++) {
+			snprintf(path, sizeof path, "%s%s/%s", s->roots[i], below[k], name);
+			if (try_debuglink(s, path, crc))
+				return true;
+		}
+	}
+	return false;
+}
+
+int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *path,
+		       const struct sp_debug_dirs *dirs, char why[200], struct sp_err *err)
+{
+	struct search s;
+	int rc = start(&s, out, e, path, dirs, why, err);
+	if (rc < 0)
+		return rc;
+	rc = by_build_id(&s, &e->build_id) || by_debuglink(&s);
+	free(s.env);
+	return rc;
+}
+
+/* DWARF 5, section 7.3.6: .debug_sup of the referring file holds the name of the supplementary file
+ * and a checksum, which that file's own .debug_sup repeats. */
+struct sup {
+	const char *name;
+	const uint8_t *sum;
+	uint64_t sum_len;
+	bool is_sup;
+};
+
+static bool read_sup(const struct sp_elf *e, struct sup *sup)
+{
+	const struct sp_section *sec = sp_elf_section(e, ".debug_sup");
+	const uint8_t *p;
+	size_t size;
+	void *owned = NULL;
+	if (!sec || (sec->flags & SHF_COMPRESSED) ||
+	    sp_elf_section_data(e, sec, &p, &size, &owned, NULL) < 0)
+		return false;
+	struct sp_cursor c = sp_elf_cursor(e, p, size);
+	sp_cur_u16(&c);
+	sup->is_sup = sp_cur_u8(&c) != 0;
+	sup->name = sp_cur_str(&c);
+	sup->sum_len = sp_cur_uleb(&c);
+	sup->sum = sp_cur_bytes(&c, sup->sum_len);
+	return !c.bad;
+}
+
+static bool try_sup(struct search *s, const char *path, const struct sup *want)
+{
+	struct sp_elf found;
+	if (!open_candidate(s, path, &found))
+		return false;
+	struct sup has;
+	if (read_sup(&found, &has) && has.is_sup && has.sum_len == want->sum_len &&
+	    !memcmp(has.sum, want->sum, has.sum_len)) {
+		*s->out = found;
+		return true;
+	}
+	refuse(s, "supplementary file %s has another checksum", path);
+	sp_elf_close(&found);
+	return false;
+}
+
+static bool try_alt(struct search *s, const char *path, const struct sp_build_id *id,
+		    const struct sup *sup)
+{
+	return id ? try_build_id(s, path, id) : try_sup(s, path, sup);
+}
+
+static bool by_alt_name(struct search *s, const char *name, const struct sp_build_id *id,
+			const struct sup *sup)
+{
+	char path[2 * MAX_PATH];
+	const char *base = strrchr(name, '/');
+	base = base ? base + 1 : name;
+	if (name[0] == '/')
+		snprintf(path, sizeof path, "%s", name);
+	else
+		snprintf(path, sizeof path, "%s/%s", s->dir, name);
+	if (try_alt(s, path, id, sup))
+		return true;
+	snprintf(path, sizeof path, "%s/%s", s->dir, base);
+	if (base != name && try_alt(s, path, id, sup))
+		return true;
+	for (size_t i = 0; i < s->n_roots; i++) {
+		static const char *const where[] = {"", "/.dwz"};
+		for (size_t k = 0; k < 2; k++) {
+			snprintf(path, sizeof path, "%s%s/%s", s->roots[i], where[k], base);
+			if (try_alt(s, path, id, sup))
+				return true;
+		}
+	}
+	return false;
+}
+
+int sp_alt_file_find(struct sp_elf *out, const struct sp_elf *e, const char *path,
+		     const struct sp_debug_dirs *dirs, char why[200], struct sp_err *err)
+{
+	struct search s;
+	int rc = start(&s, out, e, path, dirs, why, err);
+	if (rc < 0)
+		return rc;
+	const char *name;
+	struct sp_build_id id;
+	struct sup sup;
+	if (sp_elf_altlink(e, &name, &id) && strlen(name) < MAX_PATH)
+		rc = by_build_id(&s, &id) || by_alt_name(&s, name, &id, NULL);
+	else if (read_sup(e, &sup) && !sup.is_sup && strlen(sup.name) < MAX_PATH)
+		rc = by_alt_name(&s, sup.name, NULL, &sup);
+	free(s.env);
+	return rc;
+}

@@ -1,0 +1,246 @@
+#include "sym/symfile.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/table.h"
+#include "sym/demangle.h"
+#include "sym/dwarf.h"
+#include "sym/minidebug.h"
+#include "sym/symtab.h"
+
+struct sp_symfile {
+	struct sp_elf elf;
+	char *path; /* owned */
+	struct sp_symfile_options options; /* its pointers are borrowed */
+	struct sp_elf debug;
+	bool has_debug;
+	struct sp_elf mini;
+	void *mini_bytes; /* owned */
+	bool has_mini;
+	struct sp_symtab symtab;
+	struct sp_dwarf *dwarf; /* owned; NULL when there is none */
+	struct sp_map64 shown;  /* address of a raw name: index in names */
+	const char **names;     /* owned array; strings in pool */
+	size_t n_names, names_cap;
+	struct sp_strpool pool;
+	struct sp_buf text;
+	struct sp_name *levels; /* owned: the last answer */
+	size_t levels_cap;
+	char problem[200];
+};
+
+static bool has_bytes(const struct sp_elf *e, const char *name)
+{
+	const struct sp_section *s = sp_elf_section(e, name);
+	return s && s->type != SHT_NOBITS && s->size;
+}
+
+static bool has_dwarf(const struct sp_elf *e)
+{
+	return has_bytes(e, ".debug_info") || has_bytes(e, ".zdebug_info");
+}
+
+static int open_debug_file(struct sp_symfile *s, struct sp_err *err)
+{
+	if (has_dwarf(&s->elf))
+		return 0;
+	struct sp_debug_dirs dirs = {s->options.debug_dirs, s->options.n_debug_dirs};
+	int rc = sp_debug_file_find(&s->debug, &s->elf, s->path, &dirs, s->problem, err);
+	s->has_debug = rc > 0;
+	return rc < 0 ? rc : 0;
+}
+
+static int open_symbols(struct sp_symfile *s, struct sp_err *err)
+{
+	int rc = sp_symtab_add(&s->symtab, &s->elf, err);
+	if (rc >= 0 && s->has_debug)
+		rc = sp_symtab_add(&s->symtab, &s->debug, err);
+	if (rc < 0)
+		return rc;
+	if (!sp_elf_section(&s->elf, ".symtab")) {
+		struct sp_err why;
+		rc = sp_minidebug_open(&s->mini, &s->mini_bytes, &s->elf, &why);
+		s->has_mini = rc > 0;
+		if (rc < 0 && !s->problem[0])
+			snprintf(s->problem, sizeof s->problem, "%.150s", why.msg);
+		if (s->has_mini && (rc = sp_symtab_add(&s->symtab, &s->mini, err)) < 0)
+			return rc;
+	}
+	return sp_symtab_finish(&s->symtab, &s->elf, err);
+}
+
+static int open_dwarf(struct sp_symfile *s, struct sp_err *err)
+{
+	const struct sp_elf *from = s->has_debug ? &s->debug : &s->elf;
+	struct sp_dwarf_options o = {
+		.path = s->has_debug ? s->debug.path : s->path,
+		.dirs = {s->options.debug_dirs, s->options.n_debug_dirs},
+		.code = &s->elf,
+		.no_inline = s->options.no_inline,
+	};
+	int rc = sp_dwarf_open(&s->dwarf, from, &o, err);
+	return rc < 0 ? rc : 0;
+}
+
+/* s->elf is open. */
+static int open_all(struct sp_symfile *s, struct sp_err *err)
+{
+	int rc = open_debug_file(s, err);
+	if (rc >= 0)
+		rc = open_symbols(s, err);
+	if (rc >= 0)
+		rc = open_dwarf(s, err);
+	if (rc >= 0 && !s->dwarf && !s->problem[0] && sp_symtab_is_empty(&s->symtab))
+		snprintf(s->problem, sizeof s->problem, "no symbols");
+	return rc;
+}
+
+static struct sp_symfile *symfile_new(const char *path, const struct sp_symfile_options *options)
+{
+	struct sp_symfile *s = calloc(1, sizeof *s);
+	if (!s)
+		return NULL;
+	if (options)
+		s->options = *options;
+	s->path = strdup(path);
+	if (!s->path) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static int symfile_finish(struct sp_symfile **out, struct sp_symfile *s, int rc, struct sp_err *err)
+{
+	if (rc < 0) {
+		free(s->path);
+		free(s);
+		return rc;
+	}
+	rc = open_all(s, err);
+	if (rc < 0) {
+		sp_symfile_close(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+int sp_symfile_open(struct sp_symfile **out, const char *path,
+		    const struct sp_symfile_options *options, struct sp_err *err)
+{
+	struct sp_symfile *s = symfile_new(path, options);
+	if (!s)
+		return sp_err_nomem(err);
+	return symfile_finish(out, s, sp_elf_open(&s->elf, path, err), err);
+}
+
+int sp_symfile_open_image(struct sp_symfile **out, const void *data, size_t size, const char *name,
+			  const struct sp_symfile_options *options, struct sp_err *err)
+{
+	struct sp_symfile *s = symfile_new(name, options);
+	if (!s)
+		return sp_err_nomem(err);
+	return symfile_finish(out, s, sp_elf_init(&s->elf, data, size, err), err);
+}
+
+void sp_symfile_close(struct sp_symfile *s)
+{
+	if (!s)
+		return;
+	sp_dwarf_close(s->dwarf);
+	sp_symtab_deinit(&s->symtab);
+	if (s->has_mini)
+		sp_elf_close(&s->mini);
+	free(s->mini_bytes);
+	if (s->has_debug)
+		sp_elf_close(&s->debug);
+	sp_elf_close(&s->elf);
+	sp_map64_deinit(&s->shown);
+	free(s->names);
+	sp_strpool_deinit(&s->pool);
+	sp_buf_deinit(&s->text);
+	free(s->levels);
+	free(s->path);
+	free(s);
+}
+
+const struct sp_elf *sp_symfile_elf(const struct sp_symfile *s)
+{
+	return &s->elf;
+}
+
+/* Raw names lie where they are in the files, so their addresses stand for them. */
+static const char *show(struct sp_symfile *s, const char *raw)
+{
+	if (s->options.no_demangle || raw[0] != '_')
+		return raw;
+	uint32_t at = sp_map64_get(&s->shown, (uintptr_t)raw);
+	if (at != SP_NOT_FOUND)
+		return s->names[at];
+	const char *text = raw;
+	if (sp_demangle(raw, &s->text) > 0)
+		text = sp_strpool_add(&s->pool, (const char *)s->text.data, s->text.len);
+	const char **slot = text ? SP_PUSH(&s->names, &s->n_names, &s->names_cap) : NULL;
+	if (!slot)
+		return raw;
+	*slot = text;
+	sp_map64_put(&s->shown, (uintptr_t)raw, (uint32_t)s->n_names - 1);
+	return text;
+}
+
+static const char *level_name(struct sp_symfile *s, const struct sp_dwarf_level *l)
+{
+	return l->linkage ? show(s, l->linkage) : l->name;
+}
+
+/* The outer function has the symbol table's name, which keeps the marks of the compiler's copies
+ * (.cold, .part.0) and tells instances of a template apart; DWARF chooses among several. */
+static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct sp_dwarf_level *l,
+			      uint64_t *func_start)
+{
+	struct sp_symbol symbol;
+	const char *prefer = !l ? NULL : l->linkage ? l->linkage : l->name;
+	if (sp_symtab_find(&s->symtab, svma, prefer, &symbol)) {
+		*func_start = symbol.start;
+		return show(s, symbol.name);
+	}
+	return l ? level_name(s, l) : NULL;
+}
+
+int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
+		      uint64_t *func_start, struct sp_err *err)
+{
+	const struct sp_dwarf_level *from = NULL;
+	int n = 0;
+	uint64_t start = svma;
+	if (s->dwarf && (n = sp_dwarf_lookup(s->dwarf, svma, &from, &start, err)) < 0)
+		return n;
+	const char *outer = outer_name(s, svma, n ? &from[n - 1] : NULL, &start);
+	if (!n && !outer)
+		return 0;
+	size_t n_levels = n ? (size_t)n : 1;
+	if (!sp_grow(&s->levels, &s->levels_cap, n_levels, sizeof *s->levels))
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < n_levels; i++) {
+		bool last = i + 1 == n_levels;
+		s->levels[i] = (struct sp_name){
+			.function = last ? outer : level_name(s, &from[i]),
+			.file = n ? from[i].file : NULL,
+			.line = n ? from[i].line : 0,
+			.inlined = !last,
+		};
+	}
+	*out = s->levels;
+	*func_start = start;
+	return (int)n_levels;
+}
+
+const char *sp_symfile_problem(const struct sp_symfile *s)
+{
+	if (s->problem[0])
+		return s->problem;
+	return s->dwarf ? sp_dwarf_problem(s->dwarf) : NULL;
+}

@@ -1,0 +1,275 @@
+#include "sym/symtab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_BITS 29
+#define INDEX_MASK ((1u << INDEX_BITS) - 1)
+
+struct raw_symbol {
+	uint32_t name;
+	uint8_t info;
+	uint16_t shndx;
+	uint64_t value, size;
+};
+
+void sp_symtab_deinit(struct sp_symtab *t)
+{
+	sp_ranges_deinit(&t->sized);
+	sp_ranges_deinit(&t->points);
+	sp_ranges_deinit(&t->plt);
+	free(t->plt_names);
+	sp_strpool_deinit(&t->pool);
+	sp_fdes_deinit(&t->fdes);
+	*t = (struct sp_symtab){0};
+}
+
+static inline struct raw_symbol raw_symbol(const struct sp_symtab_source *s, uint32_t index)
+{
+	const struct sp_elf *e = s->elf;
+	struct raw_symbol r = {0};
+	if (e->is64) {
+		Elf64_Sym sym;
+		memcpy(&sym, s->syms + (size_t)index * sizeof sym, sizeof sym);
+		r = (struct raw_symbol){sym.st_name, sym.st_info, sym.st_shndx, sym.st_value,
+					sym.st_size};
+	} else {
+		Elf32_Sym sym;
+		memcpy(&sym, s->syms + (size_t)index * sizeof sym, sizeof sym);
+		r = (struct raw_symbol){sym.st_name, sym.st_info, sym.st_shndx, sym.st_value,
+					sym.st_size};
+		if (e->swap) {
+			r.value = __builtin_bswap32((uint32_t)r.value);
+			r.size = __builtin_bswap32((uint32_t)r.size);
+		}
+	}
+	if (e->swap) {
+		r.name = __builtin_bswap32(r.name);
+		r.shndx = __builtin_bswap16(r.shndx);
+		if (e->is64) {
+			r.value = __builtin_bswap64(r.value);
+			r.size = __builtin_bswap64(r.size);
+		}
+	}
+	return r;
+}
+
+static const char *string_at(const struct sp_symtab_source *s, uint32_t off)
+{
+	if (off >= s->strings_size || !memchr(s->strings + off, 0, s->strings_size - off))
+		return NULL;
+	return s->strings + off;
+}
+
+const char *sp_symtab_source_name(const struct sp_symtab_source *s, uint32_t index)
+{
+	return index < s->n ? string_at(s, raw_symbol(s, index).name) : NULL;
+}
+
+static const struct sp_section *code_section(const struct sp_elf *e, const struct raw_symbol *r)
+{
+	const uint64_t code = SHF_ALLOC | SHF_EXECINSTR;
+	if (r->shndx < SHN_LORESERVE) {
+		if (r->shndx == SHN_UNDEF || r->shndx >= e->n_sections)
+			return NULL;
+		const struct sp_section *s = &e->sections[r->shndx];
+		return (s->flags & code) == code ? s : NULL;
+	}
+	if (r->shndx != SHN_XINDEX)
+		return NULL;
+	for (size_t i = 0; i < e->n_sections; i++) {
+		const struct sp_section *s = &e->sections[i];
+		if ((s->flags & code) == code && r->value >= s->svma && r->value - s->svma < s->size)
+			return s;
+	}
+	return NULL;
+}
+
+static bool add_symbol(struct sp_symtab *t, const struct sp_symtab_source *s, uint32_t index,
+		       uint32_t id)
+{
+	struct raw_symbol r = raw_symbol(s, index);
+	uint8_t type = r.info & 0xf;
+	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
+		return true;
+	const struct sp_section *sec = code_section(s->elf, &r);
+	if (!sec || !r.name || sec->size > UINT64_MAX - sec->svma)
+		return true;
+	if (s->elf->machine == EM_ARM && type != STT_NOTYPE)
+		r.value &= ~UINT64_C(1); /* the mark of Thumb code */
+	uint64_t end = sec->svma + sec->size;
+	if (r.value < sec->svma || r.value >= end)
+		return true;
+	if (r.size)
+		return sp_ranges_add(&t->sized, r.value,
+				     r.size < end - r.value ? r.value + r.size : end, id);
+	if (type == STT_NOTYPE) { /* mapping symbols and assemblers' labels */
+		const char *name = string_at(s, r.name);
+		if (!name || name[0] == '$' || (name[0] == '.' && name[1] == 'L'))
+			return true;
+	}
+	return sp_ranges_add(&t->points, r.value, end, id);
+}
+
+static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type,
+		      struct sp_err *err)
+{
+	const struct sp_section *sec = NULL;
+	for (size_t i = 0; i < e->n_sections && !sec; i++)
+		if (e->sections[i].type == type)
+			sec = &e->sections[i];
+	if (!sec || sec->link >= e->n_sections || t->n_sources == SP_SYMTAB_SOURCES)
+		return 0;
+	const uint8_t *syms, *strings;
+	size_t size, strings_size;
+	void *owned = NULL, *owned_strings = NULL;
+	if ((sec->flags | e->sections[sec->link].flags) & SHF_COMPRESSED)
+		return 0; /* the gABI lets nobody pack what a loader or a linker reads */
+	if (sp_elf_section_data(e, sec, &syms, &size, &owned, NULL) < 0 ||
+	    sp_elf_section_data(e, &e->sections[sec->link], &strings, &strings_size,
+				&owned_strings, NULL) < 0) {
+		free(owned);
+		free(owned_strings);
+		return 0; /* a cut file: it has no symbols */
+	}
+	struct sp_symtab_source *s = &t->sources[t->n_sources];
+	s->elf = e;
+	s->syms = syms;
+	s->n = size / (e->is64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym));
+	s->n = s->n < INDEX_MASK ? s->n : INDEX_MASK;
+	s->strings = (const char *)strings;
+	s->strings_size = strings_size;
+	uint32_t base = t->n_sources++ << INDEX_BITS;
+	for (uint32_t i = 1; i < s->n; i++)
+		if (!add_symbol(t, s, i, base | i))
+			return sp_err_nomem(err);
+	return 0;
+}
+
+int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *err)
+{
+	int rc = add_source(t, e, SHT_DYNSYM, err);
+	return rc < 0 ? rc : add_source(t, e, SHT_SYMTAB, err);
+}
+
+/* A point ends where anything else begins, and with the sized symbol that it lies in. */
+static void bound_points(struct sp_symtab *t)
+{
+	for (size_t i = 0; i < t->points.n; i++) {
+		struct sp_range *p = &t->points.v[i];
+		size_t next = i + 1;
+		while (next < t->points.n && t->points.v[next].lo == p->lo)
+			next++;
+		if (next < t->points.n && t->points.v[next].lo < p->hi)
+			p->hi = t->points.v[next].lo;
+		size_t above = sp_ranges_upper(&t->sized, p->lo);
+		if (above < t->sized.n && t->sized.v[above].lo < p->hi)
+			p->hi = t->sized.v[above].lo;
+		struct sp_ranges_at in = sp_ranges_at(&t->sized, p->lo);
+		const struct sp_range *outer = sp_ranges_next(&in);
+		if (outer && outer->hi < p->hi)
+			p->hi = outer->hi;
+		for (size_t k = i + 1; k < next; k++)
+			t->points.v[k].hi = p->hi;
+		i = next - 1;
+	}
+}
+
+int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err)
+{
+	t->code = code;
+	if (!sp_ranges_sort(&t->sized) || !sp_ranges_sort(&t->points))
+		return sp_err_nomem(err);
+	bound_points(t);
+	if (!sp_ranges_sort(&t->points)) /* again, for the ends */
+		return sp_err_nomem(err);
+	return sp_symtab_add_plt(t, err);
+}
+
+bool sp_symtab_is_empty(const struct sp_symtab *t)
+{
+	return !t->sized.n && !t->points.n;
+}
+
+struct candidate {
+	const char *name;
+	size_t len; /* without the version */
+	int order;  /* of its binding: 0 global, 1 weak, 2 local */
+	size_t underscores;
+};
+
+static bool is_better(const struct candidate *a, const struct candidate *b)
+{
+	bool a_local = a->order == 2, b_local = b->order == 2;
+	if (a_local != b_local)
+		return b_local;
+	if (a->underscores != b->underscores)
+		return a->underscores < b->underscores;
+	if (a->order != b->order)
+		return a->order < b->order;
+	if (a->len != b->len)
+		return a->len < b->len;
+	return memcmp(a->name, b->name, a->len) < 0;
+}
+
+static bool read_candidate(const struct sp_symtab *t, uint32_t id, struct candidate *c)
+{
+	const struct sp_symtab_source *s = &t->sources[id >> INDEX_BITS];
+	struct raw_symbol r = raw_symbol(s, id & INDEX_MASK);
+	c->name = string_at(s, r.name);
+	if (!c->name || !*c->name)
+		return false;
+	const char *version = strchr(c->name + 1, '@');
+	c->len = version ? (size_t)(version - c->name) : strlen(c->name);
+	uint8_t bind = r.info >> 4;
+	c->order = bind == STB_GLOBAL || bind == STB_GNU_UNIQUE ? 0 : bind == STB_WEAK ? 1 : 2;
+	c->underscores = strspn(c->name, "_");
+	return true;
+}
+
+/* The best name among the ranges that start where `first` does and hold the address. */
+static bool choose(struct sp_symtab *t, struct sp_ranges_at *i, const struct sp_range *first,
+		   const char *prefer, struct sp_symbol *out)
+{
+	struct candidate best = {0}, c;
+	for (const struct sp_range *r = first; r && r->lo == first->lo; r = sp_ranges_next(i)) {
+		if (!read_candidate(t, r->id, &c))
+			continue;
+		if (prefer && !strncmp(c.name, prefer, c.len) && !prefer[c.len]) {
+			best = c;
+			break;
+		}
+		if (!best.name || is_better(&c, &best))
+			best = c;
+	}
+	if (!best.name)
+		return false;
+	out->name = best.name[best.len] ? sp_strpool_add(&t->pool, best.name, best.len) : best.name;
+	out->start = first->lo;
+	return out->name != NULL;
+}
+
+bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out)
+{
+	struct sp_ranges_at i = sp_ranges_at(&t->sized, svma);
+	const struct sp_range *r = sp_ranges_next(&i);
+	if (r && choose(t, &i, r, prefer, out))
+		return true;
+	i = sp_ranges_at(&t->plt, svma);
+	r = sp_ranges_next(&i);
+	if (r) {
+		out->name = t->plt_names[r->id];
+		out->start = r->lo;
+		return true;
+	}
+	i = sp_ranges_at(&t->points, svma);
+	r = sp_ranges_next(&i);
+	if (!r)
+		return false;
+	if (!t->fdes_read && t->code) {
+		t->fdes_read = true;
+		if (!sp_fdes_read(&t->fdes, t->code))
+			return false;
+	}
+	return !sp_fdes_separate(&t->fdes, r->lo, svma) && choose(t, &i, r, prefer, out);
+}

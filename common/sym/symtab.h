@@ -1,0 +1,62 @@
+/* The symbols of an ELF file and its debug file, by SVMA: a sorted index of what covers code.
+ *
+ * A symbol with a size covers its size, one without ends at the next symbol, at its section's end
+ * and where the CFI says that another function begins or its own ends: a stripped file never lends
+ * a far symbol's name. Data, mapping symbols ($x, $d) and undefined symbols are left out. Entries
+ * of .plt, .plt.sec and .plt.got are named foo@plt after the slot that they jump through.
+ * Strings are borrowed from the files or owned by the table. */
+#ifndef SP_SYM_SYMTAB_H
+#define SP_SYM_SYMTAB_H
+
+#include "elf/elf_file.h"
+#include "sym/fde.h"
+#include "sym/ranges.h"
+#include "sym/strpool.h"
+
+#define SP_SYMTAB_SOURCES 8
+
+struct sp_symtab {
+	struct sp_symtab_source {
+		const struct sp_elf *elf; /* borrowed */
+		const uint8_t *syms;
+		size_t n;
+		const char *strings;
+		size_t strings_size;
+	} sources[SP_SYMTAB_SOURCES];
+	unsigned n_sources;
+	const struct sp_elf *code; /* borrowed: the file with the code */
+	struct sp_ranges sized, points; /* id: source << 29 | index of the symbol */
+	struct sp_ranges plt;           /* id: index in plt_names */
+	const char **plt_names;         /* owned array; strings in pool */
+	size_t n_plt, plt_cap;
+	struct sp_strpool pool;
+	struct sp_fdes fdes;
+	bool fdes_read;
+};
+
+struct sp_symbol {
+	const char *name; /* mangled; without a symbol version */
+	uint64_t start;
+};
+
+void sp_symtab_deinit(struct sp_symtab *t);
+
+/* Add the tables of a file that outlives t: .symtab, .dynsym. Then, once, finish: code is the file
+ * that holds the code (for PLT entries and CFI). */
+int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *err);
+int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err);
+
+/* The symbol that covers svma. Of several names for one place the one that equals `prefer` (may be
+ * NULL) is taken, else global before local, fewer leading underscores, global before weak, the
+ * shorter, the first in the alphabet. The name is valid until deinit. */
+bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out);
+
+/* Whether there is any symbol of code. */
+bool sp_symtab_is_empty(const struct sp_symtab *t);
+
+/* symtab_plt.c, called by finish. */
+int sp_symtab_add_plt(struct sp_symtab *t, struct sp_err *err);
+/* The name of the symbol by number in a source's table, or NULL. */
+const char *sp_symtab_source_name(const struct sp_symtab_source *s, uint32_t index);
+
+#endif
