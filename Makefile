@@ -39,7 +39,7 @@ TOOLS  := sp-capture sp-unwind sp-spool sp-sym
 COMMON := $(wildcard common/*/*.c)
 LIBOBJ := $(COMMON:%.c=$(BUILD)/obj/%.o)
 LIB    := $(BUILD)/lib/libsp.a
-HAVE   := $(foreach t,$(TOOLS),$(if $(wildcard $(t)/*.c),$(t)))
+HAVE   := $(foreach t,$(TOOLS),$(if $(wildcard $(t)/main.c),$(t)))
 
 all: $(HAVE:%=$(BUILD)/bin/%)
 

@@ -1,0 +1,237 @@
+#include "cfi.h"
+
+static struct sp_cursor cursor_at(const struct cfi_section *s, size_t off, size_t end)
+{
+	struct sp_cursor c = sp_cursor(s->data + off, end - off);
+	c.swap = s->swap;
+	return c;
+}
+
+static uint64_t svma_of(const struct cfi_section *s, const struct sp_cursor *c)
+{
+	return s->svma + (uint64_t)(c->p - s->data);
+}
+
+struct cfi_entry cfi_entry_at(const struct cfi_section *s, size_t off)
+{
+	struct cfi_entry e = {.kind = CFI_END, .off = off, .next = s->size};
+	if (!s->data || off >= s->size)
+		return e;
+	struct sp_cursor c = cursor_at(s, off, s->size);
+	uint64_t len = sp_cur_u32(&c);
+	if (len == UINT32_MAX) {
+		len = sp_cur_u64(&c);
+		e.dwarf64 = true;
+	}
+	if (c.bad || len > sp_cur_left(&c))
+		return e;
+	if (!len) {
+		/* .eh_frame's terminator. Linkers leave some in the middle (ld -r, several
+		 * crtend.o), so it ends only what has no other end. */
+		e.next = (size_t)(c.p - s->data);
+		e.kind = s->bounded ? CFI_SKIP : CFI_END;
+		return e;
+	}
+	e.next = (size_t)(c.p - s->data) + (size_t)len;
+	c.end = c.p + len;
+	size_t id_at = (size_t)(c.p - s->data);
+	/* .eh_frame's CIE pointer has four bytes even in 64-bit entries of gcc and binutils;
+	 * the LSB says so for the ID, too. */
+	bool wide = e.dwarf64 && !s->eh;
+	uint64_t id = wide ? sp_cur_u64(&c) : sp_cur_u32(&c);
+	if (c.bad) {
+		e.kind = CFI_SKIP;
+		return e;
+	}
+	e.body = c;
+	if (s->eh) {
+		e.kind = id ? CFI_FDE : CFI_CIE;
+		if (id > id_at)
+			e.kind = CFI_SKIP;
+		e.cie_off = id_at - (size_t)id;
+	} else {
+		e.kind = id == (wide ? UINT64_MAX : UINT32_MAX) ? CFI_CIE : CFI_FDE;
+		e.cie_off = (size_t)id;
+	}
+	return e;
+}
+
+bool cfi_pointer(struct sp_cursor *c, uint8_t enc, const struct cfi_section *s, uint8_t addr_bytes,
+		 uint64_t at, uint64_t func, uint64_t *out)
+{
+	uint64_t v = 0;
+	if (enc == CFI_PE_OMIT || enc & CFI_PE_INDIRECT)
+		return false;
+	if ((enc & 0x70) == CFI_PE_ALIGNED) {
+		sp_cur_skip(c, -at & (addr_bytes - 1u));
+		*out = sp_cur_uint(c, addr_bytes);
+		return !c->bad;
+	}
+	switch (enc & 0x0f) {
+	case CFI_PE_ABSPTR:
+		v = sp_cur_uint(c, addr_bytes);
+		break;
+	case CFI_PE_ULEB:
+		v = sp_cur_uleb(c);
+		break;
+	case CFI_PE_UDATA2:
+		v = sp_cur_u16(c);
+		break;
+	case CFI_PE_UDATA4:
+		v = sp_cur_u32(c);
+		break;
+	case CFI_PE_UDATA8:
+	case CFI_PE_SDATA8:
+		v = sp_cur_u64(c);
+		break;
+	case 0x08: /* "signed", of an address's size */
+		v = sp_cur_uint(c, addr_bytes);
+		break;
+	case CFI_PE_SLEB:
+		v = (uint64_t)sp_cur_sleb(c);
+		break;
+	case CFI_PE_SDATA2:
+		v = (uint64_t)(int16_t)sp_cur_u16(c);
+		break;
+	case CFI_PE_SDATA4:
+		v = (uint64_t)(int32_t)sp_cur_u32(c);
+		break;
+	default:
+		return false;
+	}
+	switch (enc & 0x70) {
+	case 0:
+		break;
+	case CFI_PE_PCREL:
+		v += at;
+		break;
+	case CFI_PE_TEXTREL:
+		v += s->text_svma;
+		break;
+	case CFI_PE_DATAREL:
+		v += s->data_svma;
+		break;
+	case CFI_PE_FUNCREL:
+		v += func;
+		break;
+	default:
+		return false;
+	}
+	if (addr_bytes == 4)
+		v = (uint32_t)v;
+	*out = v;
+	return !c->bad;
+}
+
+/* The augmentation data of a 'z' CIE: letters in the order of the string. */
+static bool augmentation(struct sp_cursor *c, const char *letters, const struct cfi_section *s,
+			 struct cfi_cie *cie)
+{
+	for (; *letters; letters++) {
+		uint64_t unused;
+		uint8_t enc;
+		switch (*letters) {
+		case 'R':
+			cie->fde_enc = sp_cur_u8(c);
+			break;
+		case 'L':
+			sp_cur_skip(c, 1);
+			break;
+		case 'P':
+			enc = sp_cur_u8(c);
+			if (enc != CFI_PE_OMIT)
+				(void)cfi_pointer(c, enc & (uint8_t)~CFI_PE_INDIRECT, s,
+						  cie->addr_bytes, svma_of(s, c), 0, &unused);
+			break;
+		case 'S':
+			cie->signal = true;
+			break;
+		case 'B': /* AArch64: return addresses are signed with the B key */
+		case 'G': /* AArch64: tagged frame */
+			break;
+		default:
+			/* Unknown: its data can't be told apart, but 'z' gives the length of all. What
+			 * stood before is known. */
+			return !c->bad;
+		}
+	}
+	return !c->bad;
+}
+
+bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
+{
+	struct cfi_entry e = cfi_entry_at(s, off);
+	if (e.kind != CFI_CIE)
+		return false;
+	struct sp_cursor *c = &e.body;
+	struct cfi_cie cie = {.off = off, .addr_bytes = s->addr_bytes};
+	uint8_t version = sp_cur_u8(c);
+	const char *aug = sp_cur_str(c);
+	if (!aug || (version != 1 && version != 3 && version != 4))
+		return false;
+	if (version == 4) {
+		cie.addr_bytes = sp_cur_u8(c);
+		uint8_t segment_bytes = sp_cur_u8(c);
+		if ((cie.addr_bytes != 4 && cie.addr_bytes != 8) || segment_bytes)
+			return false;
+	}
+	if (aug[0] == 'e' && aug[1] == 'h' && !aug[2]) /* gcc 2: a pointer to its own table */
+		sp_cur_skip(c, cie.addr_bytes);
+	cie.code_align = sp_cur_uleb(c);
+	cie.data_align = sp_cur_sleb(c);
+	uint64_t ra = version == 1 ? sp_cur_u8(c) : sp_cur_uleb(c);
+	if (c->bad || ra > UINT16_MAX)
+		return false;
+	cie.ra_reg = (uint32_t)ra;
+	if (aug[0] == 'z') {
+		cie.augmented = true;
+		uint64_t len = sp_cur_uleb(c);
+		const uint8_t *data = sp_cur_bytes(c, len);
+		if (!data)
+			return false;
+		struct sp_cursor a = cursor_at(s, (size_t)(data - s->data),
+					       (size_t)(data - s->data) + (size_t)len);
+		if (!augmentation(&a, aug + 1, s, &cie))
+			return false;
+	} else if (aug[0] && !(aug[0] == 'e' && aug[1] == 'h') && aug[0] != 'a') {
+		return false; /* 'a': "armcc+", which changes nothing here */
+	}
+	cie.ops = c->p;
+	cie.n_ops = sp_cur_left(c);
+	*out = cie;
+	return true;
+}
+
+bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct cfi_fde *out)
+{
+	if (e->kind != CFI_FDE)
+		return false;
+	if ((!out->cie.ops || out->cie.off != e->cie_off) &&
+	    !cfi_cie_parse(s, e->cie_off, &out->cie)) {
+		out->cie.ops = NULL;
+		return false;
+	}
+	const struct cfi_cie *cie = &out->cie;
+	struct sp_cursor c = e->body;
+	uint64_t begin, len;
+	if (!cfi_pointer(&c, cie->fde_enc, s, cie->addr_bytes, svma_of(s, &c), 0, &begin) ||
+	    !cfi_pointer(&c, cie->fde_enc & 0x0f, s, cie->addr_bytes, 0, 0, &len))
+		return false;
+	if (cie->augmented)
+		sp_cur_skip(&c, sp_cur_uleb(&c));
+	if (c.bad || begin + len < begin)
+		return false;
+	out->off = e->off;
+	out->begin = begin;
+	out->end = begin + len;
+	out->ops = c.p;
+	out->n_ops = sp_cur_left(&c);
+	return true;
+}
+
+bool cfi_fde_parse(const struct cfi_section *s, size_t off, struct cfi_fde *out)
+{
+	struct cfi_entry e = cfi_entry_at(s, off);
+	out->cie.ops = NULL;
+	return cfi_fde_read(s, &e, out);
+}

@@ -1,0 +1,300 @@
+#include "cfi_module.h"
+
+#include <stdlib.h>
+
+static atomic_uint next_id = 1;
+
+static uint64_t section_svma(const struct sp_elf *e, const char *name)
+{
+	const struct sp_section *s = sp_elf_section(e, name);
+	return s ? s->svma : 0;
+}
+
+static void section_init(struct cfi_section *s, const struct sp_elf *e, bool eh)
+{
+	*s = (struct cfi_section){
+		.addr_bytes = e->is64 ? 8 : 4,
+		.swap = e->swap,
+		.eh = eh,
+		.text_svma = section_svma(e, ".text"),
+		.data_svma = section_svma(e, ".got"),
+	};
+}
+
+/* What is loaded, and what of it is code. */
+static int segments_init(struct uw_module *m, struct sp_err *err)
+{
+	const struct sp_elf *e = m->elf;
+	struct cfi_code_range *v = e->n_segments ? calloc(e->n_segments, sizeof *v) : NULL;
+	if (e->n_segments && !v)
+		return sp_err_nomem(err);
+	m->code.v = v;
+	m->base_svma = UINT64_MAX;
+	for (size_t i = 0; i < e->n_segments; i++) {
+		const struct sp_segment *s = &e->segments[i];
+		if (s->type != PT_LOAD || s->svma + s->memsz < s->svma)
+			continue;
+		if (s->svma < m->base_svma)
+			m->base_svma = s->svma;
+		if (s->svma + s->memsz > m->svma_end)
+			m->svma_end = s->svma + s->memsz;
+		/* Empty ones: a file from which everything but its CFI was removed. */
+		if (s->flags & PF_X && s->memsz)
+			v[m->code.n++] = (struct cfi_code_range){s->svma, s->svma + s->memsz};
+	}
+	if (m->base_svma > m->svma_end)
+		m->base_svma = m->svma_end = 0;
+	/* At 0 an image has its ELF header, and .debug_frame its dropped functions. */
+	m->code.first = m->eh_code.first = m->base_svma ? 0 : sizeof(Elf32_Ehdr);
+	return 0;
+}
+
+/* .eh_frame by its section header, else where .eh_frame_hdr points, to the end of the segment. */
+static void eh_init(struct uw_module *m)
+{
+	const struct sp_elf *e = m->elf;
+	struct cfi_section *s = &m->eh;
+	section_init(s, e, true);
+	const struct sp_section *named = sp_elf_section(e, ".eh_frame");
+	if (named) {
+		if (sp_elf_section_data(e, named, &s->data, &s->size, &m->eh_owned, NULL) < 0 ||
+		    !s->size) {
+			s->data = NULL;
+			s->size = 0;
+			if (named->type == SHT_NOBITS)
+				return; /* a separate debug file: its segments are empty shells */
+		}
+		s->svma = named->svma;
+		s->bounded = true;
+	}
+	const struct sp_segment *seg = sp_elf_segment(e, PT_GNU_EH_FRAME);
+	const uint8_t *hdr = NULL;
+	size_t left = 0;
+	uint64_t hdr_svma = 0;
+	if (seg) {
+		hdr_svma = seg->svma;
+		hdr = sp_elf_at_svma(e, hdr_svma, &left);
+		if (hdr && left > seg->memsz && seg->memsz)
+			left = (size_t)seg->memsz;
+	}
+	const struct sp_section *hdr_named = sp_elf_section(e, ".eh_frame_hdr");
+	if (!hdr && hdr_named && hdr_named->type != SHT_NOBITS) {
+		void *owned = NULL;
+		if (sp_elf_section_data(e, hdr_named, &hdr, &left, &owned, NULL) < 0 || owned) {
+			free(owned);
+			hdr = NULL;
+		}
+		hdr_svma = hdr_named->svma;
+	}
+	if (!hdr)
+		return;
+	cfi_table_init(&m->table, s, hdr, left, hdr_svma);
+	if (!s->data && m->table.eh_frame_svma) {
+		s->data = sp_elf_at_svma(e, m->table.eh_frame_svma, &s->size);
+		s->svma = m->table.eh_frame_svma;
+		s->bounded = false;
+	}
+	/* A header that points elsewhere belongs to something else. */
+	if (!s->data || m->table.eh_frame_svma != s->svma)
+		m->table.n = 0;
+}
+
+int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *debug,
+		  struct sp_err *err)
+{
+	struct uw_module *m = calloc(1, sizeof *m);
+	if (!m)
+		return sp_err_nomem(err);
+	m->elf = elf;
+	if (segments_init(m, err) < 0) {
+		free(m);
+		return SP_ERR_NOMEM;
+	}
+	m->debug = debug;
+	m->id = atomic_fetch_add(&next_id, 1);
+	m->arch = uw_arch_find(elf->machine);
+	pthread_mutex_init(&m->lock, NULL);
+	/* Nothing of an object file has its final address. */
+	if (elf->type != ET_REL)
+		eh_init(m);
+	*out = m;
+	return 0;
+}
+
+static void elf_free(struct sp_elf *e)
+{
+	if (e) {
+		sp_elf_close(e);
+		free(e);
+	}
+}
+
+void uw_module_free(struct uw_module *m)
+{
+	if (!m)
+		return;
+	struct cfi_index *x = atomic_load(&m->eh_index);
+	if (x) {
+		cfi_index_deinit(x);
+		free(x);
+	}
+	struct cfi_debug *d = atomic_load(&m->debug_frames);
+	for (int i = 0; d && i < 2; i++) {
+		cfi_index_deinit(&d[i].index);
+		free(d[i].owned);
+	}
+	free(d);
+	free(m->eh_owned);
+	free((void *)(uintptr_t)m->code.v);
+	pthread_mutex_destroy(&m->lock);
+	elf_free(m->debug);
+	elf_free(m->elf);
+	free(m);
+}
+
+const struct sp_elf *uw_module_elf(const struct uw_module *m)
+{
+	return m->elf;
+}
+
+uint32_t uw_module_id(const struct uw_module *m)
+{
+	return m->id;
+}
+
+/* The parts that are made on demand are the only ones that change behind a const module. */
+static struct uw_module *lazily(const struct uw_module *m)
+{
+	return (struct uw_module *)(uintptr_t)m;
+}
+
+static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m,
+			     const struct sp_elf *e)
+{
+	section_init(&d->section, e, false);
+	const struct sp_section *s = sp_elf_section(e, ".debug_frame");
+	if (!s)
+		s = sp_elf_section(e, ".zdebug_frame");
+	if (!s || e->type == ET_REL ||
+	    sp_elf_section_data(e, s, &d->section.data, &d->section.size, &d->owned, NULL) < 0 ||
+	    !d->section.size) {
+		d->section.data = NULL;
+		return;
+	}
+	d->section.bounded = true;
+	(void)cfi_index_build(&d->index, &d->section, &m->code, NULL);
+}
+
+const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
+{
+	struct uw_module *m = lazily(cm);
+	struct cfi_debug *d = atomic_load_explicit(&m->debug_frames, memory_order_acquire);
+	if (d)
+		return d;
+	pthread_mutex_lock(&m->lock);
+	d = atomic_load(&m->debug_frames);
+	if (!d && (d = calloc(2, sizeof *d))) {
+		debug_frame_init(&d[0], m, m->elf);
+		if (m->debug)
+			debug_frame_init(&d[1], m, m->debug);
+		atomic_store_explicit(&m->debug_frames, d, memory_order_release);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return d;
+}
+
+/* Own index in place of the table. doubt_only: only if the table proves to be incomplete. */
+static const struct cfi_index *distrust(struct uw_module *m, bool doubt_only)
+{
+	pthread_mutex_lock(&m->lock);
+	struct cfi_index *x = atomic_load(&m->eh_index);
+	if (!x && doubt_only && m->table.n) {
+		if (atomic_load(&m->table_checked) ||
+		    (cfi_table_sorted(&m->table) &&
+		     cfi_count_fdes(&m->eh, &m->eh_code) <= m->table.n)) {
+			atomic_store(&m->table_checked, true);
+			pthread_mutex_unlock(&m->lock);
+			return NULL;
+		}
+	}
+	if (!x && (x = calloc(1, sizeof *x))) {
+		(void)cfi_index_build(x, &m->eh, &m->eh_code, NULL);
+		atomic_store_explicit(&m->eh_index, x, memory_order_release);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return x;
+}
+
+static bool index_fde(const struct cfi_index *x, const struct cfi_section *s, uint64_t svma,
+		      struct cfi_fde *fde)
+{
+	const struct cfi_range *r = x ? cfi_index_find(x, svma) : NULL;
+	return r && cfi_fde_parse(s, r->off, fde);
+}
+
+static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
+{
+	const struct cfi_section *s = &m->eh;
+	if (!s->data)
+		return false;
+	const struct cfi_index *x = atomic_load_explicit(&m->eh_index, memory_order_acquire);
+	if (x || !m->table.n)
+		return index_fde(x ? x : distrust(lazily(m), false), s, svma, fde);
+	uint64_t begin, at;
+	if (cfi_table_find(&m->table, svma, &begin, &at)) {
+		if (at - s->svma >= s->size || !cfi_fde_parse(s, (size_t)(at - s->svma), fde) ||
+		    fde->begin != begin)
+			return index_fde(distrust(lazily(m), false), s, svma, fde);
+		if (svma < fde->end)
+			return true;
+	}
+	/* A gap, or a table that is unsorted or too short: looked into once a module. */
+	if (atomic_load_explicit(&m->table_checked, memory_order_acquire))
+		return false;
+	return index_fde(distrust(lazily(m), true), s, svma, fde);
+}
+
+bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
+		    struct cfi_fde *fde)
+{
+	*section = &m->eh;
+	if (eh_find(m, svma, fde))
+		return true;
+	const struct cfi_debug *d = uw_module_debug(m);
+	for (int i = 0; d && i < 2; i++) {
+		*section = &d[i].section;
+		if (index_fde(&d[i].index, &d[i].section, svma, fde))
+			return true;
+	}
+	return false;
+}
+
+/* ld.so's _start and _dl_start_user together have less (glibc 2.36: 80 bytes). */
+#define ENTRY_MAX 128
+
+bool uw_module_in_entry(const struct uw_module *m, uint64_t svma)
+{
+	uint64_t entry = m->elf->entry_svma;
+	if (!entry || svma - entry >= ENTRY_MAX)
+		return false;
+	const struct cfi_section *s;
+	struct cfi_fde fde;
+	for (uint64_t a = entry; a <= svma; a++)
+		if (uw_module_find(m, a, &s, &fde))
+			return false; /* another function begins in between */
+	return true;
+}
+
+const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n)
+{
+	const struct sp_elf *e = m->elf;
+	for (size_t i = 0; i < e->n_segments; i++) {
+		const struct sp_segment *s = &e->segments[i];
+		if (s->type != PT_LOAD || s->flags & PF_W || svma - s->svma >= s->filesz)
+			continue;
+		size_t left = 0;
+		const uint8_t *p = sp_elf_at_svma(e, svma, &left);
+		return p && left >= n ? p : NULL;
+	}
+	return NULL;
+}

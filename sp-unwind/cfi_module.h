@@ -1,0 +1,49 @@
+/* The inside of struct uw_module (walk.h). */
+#ifndef SP_UNWIND_CFI_MODULE_H
+#define SP_UNWIND_CFI_MODULE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "arch.h"
+#include "cfi_table.h"
+#include "walk.h"
+
+/* One .debug_frame with its index; made at the first address that .eh_frame does not know. */
+struct cfi_debug {
+	struct cfi_section section;
+	void *owned; /* the inflated bytes, or NULL */
+	struct cfi_index index;
+};
+
+struct uw_module {
+	struct sp_elf *elf, *debug; /* owned; debug may be NULL */
+	uint32_t id;
+	const struct uw_arch *arch;
+	uint64_t base_svma;    /* of the first byte that is loaded */
+	uint64_t svma_end;     /* behind the last one */
+	struct cfi_code code;  /* executable segments, for .debug_frame; its v owned */
+	struct cfi_code eh_code;
+	struct cfi_section eh; /* .eh_frame; data NULL: none */
+	void *eh_owned;
+	struct cfi_table table;
+
+	/* Made on demand under the lock, then published; never changed again. */
+	pthread_mutex_t lock;
+	_Atomic(struct cfi_index *) eh_index; /* instead of a table that can't be trusted */
+	atomic_bool table_checked;            /* a gap was met, and the table found whole */
+	_Atomic(struct cfi_debug *) debug_frames; /* [2]: of elf, of debug */
+};
+
+/* The FDE in force at an address and the section that holds it. False: none. */
+bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
+		    struct cfi_fde *fde);
+/* Whether the address stands in the entry stub: code without CFI from the ELF entry on, where
+ * nothing returns to (ld.so's and musl's _start). */
+bool uw_module_in_entry(const struct uw_module *m, uint64_t svma);
+/* Bytes of a read-only segment, or NULL: n at the address. */
+const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n);
+/* Both .debug_frame's, indexed, or NULL when memory ends. */
+const struct cfi_debug *uw_module_debug(const struct uw_module *m);
+
+#endif

@@ -1,0 +1,360 @@
+/* The interpreter of call frame programs. One body, compiled twice: with all registers, and with
+ * the two that most frames need, whose rows are small enough to copy for nothing. */
+#include "cfi.h"
+
+enum {
+	OP_ADVANCE = 1, /* the high two bits */
+	OP_OFFSET = 2,
+	OP_RESTORE = 3,
+};
+
+/* DWARF 5, table 7.29, and the extensions that gcc and clang emit. */
+enum {
+	DW_CFA_nop = 0x00,
+	DW_CFA_set_loc = 0x01,
+	DW_CFA_advance_loc1 = 0x02,
+	DW_CFA_advance_loc2 = 0x03,
+	DW_CFA_advance_loc4 = 0x04,
+	DW_CFA_offset_extended = 0x05,
+	DW_CFA_restore_extended = 0x06,
+	DW_CFA_undefined = 0x07,
+	DW_CFA_same_value = 0x08,
+	DW_CFA_register = 0x09,
+	DW_CFA_remember_state = 0x0a,
+	DW_CFA_restore_state = 0x0b,
+	DW_CFA_def_cfa = 0x0c,
+	DW_CFA_def_cfa_register = 0x0d,
+	DW_CFA_def_cfa_offset = 0x0e,
+	DW_CFA_def_cfa_expression = 0x0f,
+	DW_CFA_expression = 0x10,
+	DW_CFA_offset_extended_sf = 0x11,
+	DW_CFA_def_cfa_sf = 0x12,
+	DW_CFA_def_cfa_offset_sf = 0x13,
+	DW_CFA_val_offset = 0x14,
+	DW_CFA_val_offset_sf = 0x15,
+	DW_CFA_val_expression = 0x16,
+	DW_CFA_MIPS_advance_loc8 = 0x1d,
+	DW_CFA_AARCH64_set_ra_state = 0x2b,
+	DW_CFA_AARCH64_negate_ra_state_with_pc = 0x2c,
+	DW_CFA_AARCH64_negate_ra_state = 0x2d, /* SPARC: GNU_window_save */
+	DW_CFA_GNU_args_size = 0x2e,
+	DW_CFA_GNU_negative_offset_extended = 0x2f,
+};
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* The parts of struct cfi_rows that a program changes; only `n` slots of a row are touched. */
+struct run {
+	const struct cfi_section *section;
+	const struct cfi_fde *fde;
+	struct sp_cursor ops;
+	uint64_t loc, next_loc;
+	unsigned depth;
+	struct cfi_row *row, *saved;
+	const struct cfi_row *initial; /* NULL while the CIE's own program runs */
+	uint32_t ra_reg, fp_reg;
+};
+
+INLINE void row_copy(struct cfi_row *to, const struct cfi_row *from, bool small)
+{
+	to->cfa = from->cfa;
+	to->cfa_reg = from->cfa_reg;
+	to->ra_signed = from->ra_signed;
+	memcpy(to->reg, from->reg, (small ? CFI_SMALL_SLOTS : CFI_SLOTS) * sizeof *to->reg);
+}
+
+INLINE void row_clear(struct cfi_row *row, bool small)
+{
+	row->cfa = (struct cfi_reg){0};
+	row->cfa_reg = 0;
+	row->ra_signed = false;
+	memset(row->reg, 0, (small ? CFI_SMALL_SLOTS : CFI_SLOTS) * sizeof *row->reg);
+}
+
+INLINE void set(struct run *r, uint64_t reg, struct cfi_reg rule, bool small)
+{
+	if (small) {
+		if (reg == r->ra_reg)
+			r->row->reg[CFI_SMALL_RA] = rule;
+		else if (reg == r->fp_reg)
+			r->row->reg[CFI_SMALL_FP] = rule;
+	} else if (reg < CFI_REGS) {
+		r->row->reg[reg] = rule;
+	} else if (reg == r->ra_reg) {
+		r->row->reg[CFI_REGS] = rule;
+	}
+}
+
+INLINE void set_off(struct run *r, uint64_t reg, enum cfi_rule kind, uint64_t off, bool small)
+{
+	set(r, reg, (struct cfi_reg){.rule = (uint8_t)kind, .off = (int64_t)off}, small);
+}
+
+INLINE void restore(struct run *r, uint64_t reg, bool small)
+{
+	if (!r->initial)
+		set(r, reg, (struct cfi_reg){0}, small);
+	else if (small)
+		set(r, reg,
+		    r->initial->reg[reg == r->ra_reg ? CFI_SMALL_RA : CFI_SMALL_FP], small);
+	else if (reg < CFI_REGS || reg == r->ra_reg)
+		set(r, reg, r->initial->reg[reg < CFI_REGS ? reg : CFI_REGS], small);
+}
+
+INLINE void set_expr(struct run *r, uint64_t reg, enum cfi_rule kind, bool small)
+{
+	uint64_t len = sp_cur_uleb(&r->ops);
+	const uint8_t *expr = sp_cur_bytes(&r->ops, len);
+	if (expr && len <= UINT32_MAX)
+		set(r, reg,
+		    (struct cfi_reg){.rule = (uint8_t)kind, .len = (uint32_t)len, .expr = expr},
+		    small);
+	else
+		r->ops.bad = true;
+}
+
+/* Instructions that define the CFA. */
+INLINE void def_cfa(struct run *r, uint8_t op)
+{
+	struct cfi_row *row = r->row;
+	struct sp_cursor *c = &r->ops;
+	uint64_t reg = row->cfa_reg;
+	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_register || op == DW_CFA_def_cfa_sf)
+		reg = sp_cur_uleb(c);
+	/* Only the register or only the offset: binutils and libgcc take a CFA that was an
+	 * expression for a register's then; its offset is 0 here rather than stale. */
+	int64_t off = row->cfa.rule == CFI_REG ? row->cfa.off : 0;
+	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_offset)
+		off = (int64_t)sp_cur_uleb(c);
+	else if (op != DW_CFA_def_cfa_register)
+		off = (int64_t)((uint64_t)sp_cur_sleb(c) * (uint64_t)r->fde->cie.data_align);
+	row->cfa_reg = reg > UINT16_MAX ? UINT16_MAX : (uint32_t)reg;
+	row->cfa = (struct cfi_reg){.rule = CFI_REG, .off = off};
+}
+
+/* The less frequent instructions. False: unknown. */
+INLINE bool other(struct run *r, uint8_t op, bool small)
+{
+	struct sp_cursor *c = &r->ops;
+	const uint64_t scale = (uint64_t)r->fde->cie.data_align;
+	uint64_t reg;
+	switch (op) {
+	case DW_CFA_nop:
+		return true;
+	case DW_CFA_offset_extended:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_OFFSET, sp_cur_uleb(c) * scale, small);
+		return true;
+	case DW_CFA_offset_extended_sf:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_OFFSET, (uint64_t)sp_cur_sleb(c) * scale, small);
+		return true;
+	case DW_CFA_GNU_negative_offset_extended:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_OFFSET, -(sp_cur_uleb(c) * scale), small);
+		return true;
+	case DW_CFA_val_offset:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_VAL_OFFSET, sp_cur_uleb(c) * scale, small);
+		return true;
+	case DW_CFA_val_offset_sf:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_VAL_OFFSET, (uint64_t)sp_cur_sleb(c) * scale, small);
+		return true;
+	case DW_CFA_restore_extended:
+		restore(r, sp_cur_uleb(c), small);
+		return true;
+	case DW_CFA_undefined:
+		set_off(r, sp_cur_uleb(c), CFI_UNDEF, 0, small);
+		return true;
+	case DW_CFA_same_value:
+		set_off(r, sp_cur_uleb(c), CFI_SAME, 0, small);
+		return true;
+	case DW_CFA_register:
+		reg = sp_cur_uleb(c);
+		set_off(r, reg, CFI_REG, sp_cur_uleb(c), small);
+		return true;
+	case DW_CFA_def_cfa_expression: {
+		uint64_t len = sp_cur_uleb(c);
+		const uint8_t *expr = sp_cur_bytes(c, len);
+		if (!expr || len > UINT32_MAX)
+			return false;
+		r->row->cfa = (struct cfi_reg){CFI_EXPR, (uint32_t)len, {.expr = expr}};
+		return true;
+	}
+	case DW_CFA_expression:
+		set_expr(r, sp_cur_uleb(c), CFI_EXPR, small);
+		return true;
+	case DW_CFA_val_expression:
+		set_expr(r, sp_cur_uleb(c), CFI_VAL_EXPR, small);
+		return true;
+	case DW_CFA_GNU_args_size:
+		(void)sp_cur_uleb(c);
+		return true;
+	case DW_CFA_AARCH64_negate_ra_state:
+	case DW_CFA_AARCH64_negate_ra_state_with_pc:
+		r->row->ra_signed = !r->row->ra_signed;
+		return true;
+	case DW_CFA_AARCH64_set_ra_state:
+		r->row->ra_signed = sp_cur_uleb(c) != 0;
+		(void)sp_cur_sleb(c);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Execute until the location would pass limit (true, next_loc says where to) or the program ends
+ * (true, next_loc = end of the FDE). False: malformed. */
+INLINE bool run(struct run *r, uint64_t limit, bool small)
+{
+	struct sp_cursor *c = &r->ops;
+	const struct cfi_cie *cie = &r->fde->cie;
+	while (c->p < c->end && !c->bad) {
+		uint8_t op = *c->p++;
+		uint64_t low = op & 0x3f, to;
+		switch (op >> 6) {
+		case OP_ADVANCE:
+			to = r->loc + low * cie->code_align;
+			break;
+		case OP_OFFSET:
+			set_off(r, low, CFI_OFFSET, sp_cur_uleb(c) * (uint64_t)cie->data_align,
+				small);
+			continue;
+		case OP_RESTORE:
+			restore(r, low, small);
+			continue;
+		default:
+			switch (op) {
+			case DW_CFA_advance_loc1:
+				to = r->loc + sp_cur_u8(c) * cie->code_align;
+				break;
+			case DW_CFA_advance_loc2:
+				to = r->loc + sp_cur_u16(c) * cie->code_align;
+				break;
+			case DW_CFA_advance_loc4:
+				to = r->loc + sp_cur_u32(c) * cie->code_align;
+				break;
+			case DW_CFA_MIPS_advance_loc8:
+				to = r->loc + sp_cur_u64(c) * cie->code_align;
+				break;
+			case DW_CFA_set_loc:
+				if (!cfi_pointer(c, cie->fde_enc, r->section, cie->addr_bytes,
+						 r->section->svma +
+							 (uint64_t)(c->p - r->section->data),
+						 r->fde->begin, &to))
+					return false;
+				break;
+			case DW_CFA_def_cfa:
+			case DW_CFA_def_cfa_register:
+			case DW_CFA_def_cfa_offset:
+			case DW_CFA_def_cfa_sf:
+			case DW_CFA_def_cfa_offset_sf:
+				def_cfa(r, op);
+				continue;
+			case DW_CFA_remember_state:
+				if (r->depth == CFI_REMEMBER)
+					return false;
+				row_copy(&r->saved[r->depth++], r->row, small);
+				continue;
+			case DW_CFA_restore_state:
+				if (!r->depth)
+					return false;
+				row_copy(r->row, &r->saved[--r->depth], small);
+				continue;
+			default:
+				if (!other(r, op, small))
+					return false;
+				continue;
+			}
+		}
+		if (c->bad || to < r->loc)
+			return false;
+		if (!r->initial)
+			continue; /* a CIE has no locations */
+		if (to > limit) {
+			r->next_loc = to;
+			return true;
+		}
+		r->loc = to;
+	}
+	r->next_loc = r->fde->end;
+	return !c->bad;
+}
+
+INLINE struct sp_cursor ops_cursor(const struct cfi_section *s, const uint8_t *ops, size_t n)
+{
+	struct sp_cursor c = sp_cursor(ops, n);
+	c.swap = s->swap;
+	return c;
+}
+
+/* Run the CIE's program into row, and set r up for the FDE's. */
+INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
+{
+	row_clear(r->row, small);
+	r->loc = r->fde->begin;
+	r->ra_reg = r->fde->cie.ra_reg;
+	r->ops = ops_cursor(r->section, r->fde->cie.ops, r->fde->cie.n_ops);
+	if (!run(r, UINT64_MAX, small))
+		return false;
+	row_copy(initial, r->row, small);
+	r->initial = initial;
+	r->ops = ops_cursor(r->section, r->fde->ops, r->fde->n_ops);
+	return true;
+}
+
+bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
+		   uint32_t fp_reg, struct cfi_row *out)
+{
+	struct cfi_row initial, saved[CFI_REMEMBER];
+	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};
+	return begin(&r, &initial, true) && run(&r, pc, true);
+}
+
+bool cfi_row_full(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
+		  struct cfi_row *out)
+{
+	struct cfi_row initial, saved[CFI_REMEMBER];
+	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved};
+	return begin(&r, &initial, false) && run(&r, pc, false);
+}
+
+void cfi_rows_start(struct cfi_rows *r, const struct cfi_section *s, const struct cfi_fde *fde)
+{
+	r->section = s;
+	r->fde = fde;
+	r->started = false;
+}
+
+int cfi_rows_next(struct cfi_rows *rows, uint64_t *start, uint64_t *end)
+{
+	struct run r = {
+		.section = rows->section,
+		.fde = rows->fde,
+		.row = &rows->row,
+		.saved = rows->saved,
+	};
+	if (!rows->started) {
+		if (!begin(&r, &rows->initial, false))
+			return -1;
+		rows->started = true;
+		rows->next_loc = rows->fde->begin;
+	} else {
+		r.ops = rows->ops;
+		r.depth = rows->depth;
+		r.initial = &rows->initial;
+		r.ra_reg = rows->fde->cie.ra_reg;
+	}
+	if (rows->next_loc >= rows->fde->end)
+		return 0;
+	r.loc = rows->loc = rows->next_loc;
+	if (!run(&r, r.loc, false))
+		return -1;
+	rows->ops = r.ops;
+	rows->depth = r.depth;
+	rows->next_loc = r.next_loc;
+	*start = rows->loc;
+	*end = r.next_loc < rows->fde->end ? r.next_loc : rows->fde->end;
+	return 1;
+}

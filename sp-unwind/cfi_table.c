@@ -1,0 +1,245 @@
+#include "cfi_table.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+
+static uint64_t word(const struct cfi_table *t, size_t i)
+{
+	const uint8_t *p = t->entries + i * t->word_bytes;
+	if (t->word_bytes == 4) {
+		uint32_t v;
+		memcpy(&v, p, 4);
+		if (t->swap)
+			v = __builtin_bswap32(v);
+		return t->base + (uint64_t)(int32_t)v;
+	}
+	uint64_t v;
+	memcpy(&v, p, 8);
+	return t->base + (t->swap ? __builtin_bswap64(v) : v);
+}
+
+#define PROBES 32
+
+void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint8_t *hdr,
+		    size_t size, uint64_t hdr_svma)
+{
+	*t = (struct cfi_table){.swap = s->swap};
+	struct sp_cursor c = sp_cursor(hdr, size);
+	c.swap = s->swap;
+	uint8_t version = sp_cur_u8(&c), ptr_enc = sp_cur_u8(&c), count_enc = sp_cur_u8(&c),
+		table_enc = sp_cur_u8(&c);
+	if (c.bad || version != 1)
+		return;
+	/* Within the header, datarel means: relative to the header. */
+	struct cfi_section own = *s;
+	own.data_svma = hdr_svma;
+	uint64_t v;
+	if (ptr_enc != CFI_PE_OMIT) {
+		if (!cfi_pointer(&c, ptr_enc, &own, s->addr_bytes,
+				 hdr_svma + (uint64_t)(c.p - hdr), 0, &v))
+			return;
+		t->eh_frame_svma = v;
+	}
+	if (count_enc == CFI_PE_OMIT || table_enc == CFI_PE_OMIT ||
+	    !cfi_pointer(&c, count_enc, &own, s->addr_bytes, hdr_svma + (uint64_t)(c.p - hdr), 0,
+			 &v))
+		return;
+	switch (table_enc) {
+	case CFI_PE_DATAREL | CFI_PE_SDATA4:
+		t->word_bytes = 4;
+		t->base = hdr_svma;
+		break;
+	case CFI_PE_DATAREL | CFI_PE_SDATA8:
+		t->word_bytes = 8;
+		t->base = hdr_svma;
+		break;
+	case CFI_PE_SDATA4:
+		t->word_bytes = 4;
+		break;
+	case CFI_PE_UDATA8:
+	case CFI_PE_SDATA8:
+		t->word_bytes = 8;
+		break;
+	default:
+		return;
+	}
+	if (v > sp_cur_left(&c) / (2u * t->word_bytes))
+		return;
+	t->entries = c.p;
+	uint64_t last = 0;
+	for (size_t i = 0, step = (size_t)v / PROBES + 1; i < v; i += step) {
+		uint64_t begin = word(t, 2 * i);
+		if (begin < last)
+			return;
+		last = begin;
+	}
+	t->n = (size_t)v;
+}
+
+bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uint64_t *fde_svma)
+{
+	if (!t->n)
+		return false;
+	/* Branches, not conditional moves: the addresses of a profile repeat, so that prediction
+	 * breaks the chain of loads. */
+	size_t low = 0, high = t->n;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (word(t, 2 * mid) <= pc)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low)
+		return false;
+	*begin = word(t, 2 * (low - 1));
+	*fde_svma = word(t, 2 * (low - 1) + 1);
+	return true;
+}
+
+bool cfi_table_sorted(const struct cfi_table *t)
+{
+	for (size_t i = 1; i < t->n; i++)
+		if (word(t, 2 * i - 2) > word(t, 2 * i))
+			return false;
+	return true;
+}
+
+static bool in_code(const struct cfi_code *code, const struct cfi_fde *fde)
+{
+	if (fde->begin >= fde->end || fde->begin < code->first)
+		return false;
+	for (size_t i = 0; i < code->n; i++)
+		if (fde->begin >= code->v[i].begin && fde->begin < code->v[i].end)
+			return true;
+	return !code->n;
+}
+
+size_t cfi_count_fdes(const struct cfi_section *s, const struct cfi_code *code)
+{
+	size_t n = 0;
+	struct cfi_fde fde = {0};
+	for (struct cfi_entry e = cfi_entry_at(s, 0); e.kind != CFI_END;
+	     e = cfi_entry_at(s, e.next))
+		n += cfi_fde_read(s, &e, &fde) && in_code(code, &fde);
+	return n;
+}
+
+void cfi_index_deinit(struct cfi_index *x)
+{
+	free(x->v);
+	*x = (struct cfi_index){0};
+}
+
+static int by_begin(const void *pa, const void *pb)
+{
+	const struct cfi_range *a = pa, *b = pb;
+	if (a->begin != b->begin)
+		return a->begin < b->begin ? -1 : 1;
+	if (a->end != b->end) /* the longer one first: the shorter lies within it */
+		return a->end > b->end ? -1 : 1;
+	return a->off < b->off ? -1 : a->off > b->off;
+}
+
+static bool emit(struct cfi_index *x, size_t *cap, uint64_t begin, uint64_t end, size_t off)
+{
+	if (begin >= end)
+		return true;
+	struct cfi_range *r = SP_PUSH(&x->v, &x->n, cap);
+	if (!r)
+		return false;
+	*r = (struct cfi_range){begin, end, off};
+	return true;
+}
+
+/* Cut sorted ranges that overlap into disjoint ones. open: the ranges around the current place,
+ * innermost last; it never holds more than all. */
+static int flatten(struct cfi_index *x, const struct cfi_range *v, size_t n, struct sp_err *err)
+{
+	struct cfi_index out = {0};
+	size_t cap = 0, open_cap = 0, n_open = 0;
+	size_t *open = NULL;
+	uint64_t at = 0;
+	bool ok = true;
+	for (size_t i = 0; i <= n && ok; i++) {
+		uint64_t to = i < n ? v[i].begin : UINT64_MAX;
+		while (n_open && ok) {
+			const struct cfi_range *top = &v[open[n_open - 1]];
+			if (top->end > to) {
+				ok = emit(&out, &cap, at, to, top->off);
+				break;
+			}
+			if (top->end > at) {
+				ok = emit(&out, &cap, at, top->end, top->off);
+				at = top->end;
+			}
+			n_open--;
+		}
+		at = to;
+		if (i == n || !ok)
+			break;
+		if (i && v[i].begin == v[i - 1].begin && v[i].end == v[i - 1].end)
+			continue; /* twice the same: the first in the section counts */
+		size_t *o = SP_PUSH(&open, &n_open, &open_cap);
+		ok = o != NULL;
+		if (ok)
+			*o = i;
+	}
+	free(open);
+	if (!ok) {
+		free(out.v);
+		return sp_err_nomem(err);
+	}
+	*x = out;
+	return 0;
+}
+
+int cfi_index_build(struct cfi_index *x, const struct cfi_section *s, const struct cfi_code *code,
+		    struct sp_err *err)
+{
+	struct cfi_range *v = NULL;
+	size_t n = 0, cap = 0;
+	bool overlaps = false;
+	struct cfi_fde fde = {0};
+	for (struct cfi_entry e = cfi_entry_at(s, 0); e.kind != CFI_END;
+	     e = cfi_entry_at(s, e.next)) {
+		if (!cfi_fde_read(s, &e, &fde) || !in_code(code, &fde))
+			continue;
+		if (n == CFI_INDEX_MAX) {
+			free(v);
+			return sp_err_set(err, SP_ERR_LIMIT, 0,
+					  "cannot index the CFI: more than %u FDEs",
+					  (unsigned)CFI_INDEX_MAX);
+		}
+		struct cfi_range *r = SP_PUSH(&v, &n, &cap);
+		if (!r) {
+			free(v);
+			return sp_err_nomem(err);
+		}
+		*r = (struct cfi_range){fde.begin, fde.end, fde.off};
+	}
+	qsort(v, n, sizeof *v, by_begin);
+	for (size_t i = 1; i < n && !overlaps; i++)
+		overlaps = v[i].begin < v[i - 1].end;
+	if (!overlaps) {
+		*x = (struct cfi_index){v, n};
+		return 0;
+	}
+	int rc = flatten(x, v, n, err);
+	free(v);
+	return rc;
+}
+
+const struct cfi_range *cfi_index_find(const struct cfi_index *x, uint64_t pc)
+{
+	size_t low = 0, high = x->n;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+		if (x->v[mid].begin <= pc)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low && pc < x->v[low - 1].end ? &x->v[low - 1] : NULL;
+}

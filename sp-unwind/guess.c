@@ -1,0 +1,261 @@
+/* Steps without CFI. Whatever is taken here was validated: it lies in executable memory, and
+ * where the code's bytes can be read, a call stands before it. */
+#include "walker.h"
+
+/* --- calls --- */
+
+enum call {
+	CALL_NONE,
+	CALL_UNKNOWN, /* the bytes can't be read */
+	CALL_INDIRECT,
+	CALL_DIRECT, /* to *target */
+};
+
+/* Bytes of a call through memory or a register (FF /2), from its first prefix on; 0: none.
+ * Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
+static unsigned indirect_call(const uint8_t *p, unsigned n)
+{
+	unsigned i = 0;
+	if (i < n && p[i] == 0x3e) /* notrack */
+		i++;
+	if (i < n && (p[i] & 0xf0) == 0x40) /* REX */
+		i++;
+	if (i + 2 > n || p[i] != 0xff || (p[i + 1] >> 3 & 7) != 2)
+		return 0;
+	uint8_t mod = p[i + 1] >> 6, rm = p[i + 1] & 7;
+	i += 2;
+	if (mod == 3)
+		return i;
+	uint8_t base = rm;
+	if (rm == 4) {
+		if (i == n)
+			return 0;
+		base = p[i++] & 7;
+	}
+	if (mod == 1)
+		i += 1;
+	else if (mod == 2 || (mod == 0 && base == 5))
+		i += 4;
+	return i;
+}
+
+#define LONGEST_CALL 9
+
+static enum call x86_call(const struct uw_map *map, uint64_t ra, uint64_t *target)
+{
+	const uint8_t *p = NULL;
+	unsigned n = LONGEST_CALL;
+	for (; n >= 2 && !p; n--)
+		p = uw_module_bytes(map->module, ra - map->bias - n, n);
+	if (!p)
+		return CALL_UNKNOWN;
+	n++;
+	if (n >= 5 && p[n - 5] == 0xe8) {
+		*target = ra + (uint64_t)(int32_t)sp_get32(p + n - 4);
+		return CALL_DIRECT;
+	}
+	for (unsigned len = 2; len <= n; len++)
+		if (indirect_call(p + n - len, len) == len)
+			return CALL_INDIRECT;
+	return CALL_NONE;
+}
+
+static enum call arm64_call(const struct uw_map *map, uint64_t ra, uint64_t *target)
+{
+	const uint8_t *p = uw_module_bytes(map->module, ra - map->bias - 4, 4);
+	if (ra & 3)
+		return CALL_NONE;
+	if (!p)
+		return CALL_UNKNOWN;
+	uint32_t insn = sp_get32(p);
+	if ((insn & 0xfc000000) == 0x94000000) { /* BL */
+		*target = ra - 4 + (uint64_t)((int64_t)(int32_t)(insn << 6) >> 4);
+		return CALL_DIRECT;
+	}
+	/* BLR, and BLRAA… with a signature */
+	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
+		return CALL_INDIRECT;
+	return CALL_NONE;
+}
+
+/* What stands before a possible return address. */
+static enum call call_before(struct uw_walk *k, uint64_t ra, uint64_t *target,
+			     const struct uw_map **map)
+{
+	*target = 0;
+	*map = uw_map_find(k, ra - 1);
+	if (!*map)
+		return CALL_NONE;
+	if (!(*map)->module)
+		return CALL_UNKNOWN;
+	if (k->arch->machine == EM_AARCH64)
+		return arm64_call(*map, ra, target);
+	return x86_call(*map, ra, target);
+}
+
+/* --- steps --- */
+
+/* A caller that was found: everything but the reason. */
+struct caller {
+	enum call call;
+	uint64_t pc, sp, fp;
+	uint64_t target;          /* where a direct call goes */
+	const struct uw_map *map;
+};
+
+static bool caller_at(struct uw_walk *k, uint64_t slot, struct caller *c)
+{
+	if (!uw_stack_word(k, slot, &c->pc))
+		return false;
+	c->pc &= k->ra_mask;
+	c->call = call_before(k, c->pc, &c->target, &c->map);
+	c->sp = slot + k->arch->word_bytes;
+	c->fp = k->fp;
+	return c->call != CALL_NONE;
+}
+
+static int take(struct uw_walk *k, const struct caller *c, enum sp_counter how)
+{
+	k->w->counters.v[how]++;
+	k->pc = k->lr = c->pc;
+	k->sp = c->sp;
+	k->fp = c->fp;
+	k->exact = false;
+	return UW_GOES_ON;
+}
+
+/* The frame record at fp: the caller's fp, and behind it the return address. */
+static bool frame_pointer(struct uw_walk *k, struct caller *c)
+{
+	unsigned word = k->arch->word_bytes;
+	uint64_t fp;
+	if (k->fp == UW_FP_LOST || k->fp & (word - 1) || k->fp < k->sp ||
+	    !uw_stack_word(k, k->fp, &fp) || !caller_at(k, k->fp + word, c))
+		return false;
+	c->fp = fp;
+	return true;
+}
+
+/* CPython's perf trampolines (Python/asm_trampoline.S of 3.12: sub $8,%rsp; call *%rcx; add
+ * $8,%rsp; ret) lie in anonymous memory and have neither CFI nor a frame. The interpreter calls
+ * itself through them, so that the caller lies in the same file as the callee. */
+static bool python_trampoline(struct uw_walk *k, const struct uw_map *map, struct caller *c)
+{
+	return k->arch->machine == EM_X86_64 && k->s->space->has_python && map &&
+	       map->flags & UW_MAP_ANON && k->callee && k->callee->module &&
+	       caller_at(k, k->sp + 8, c) && c->call > CALL_UNKNOWN &&
+	       c->map->module == k->callee->module;
+}
+
+/* Of two possible callers of the function at pc: a direct call's target is that function's
+ * beginning, so that the nearer one below pc is the right one. */
+static bool nearer(const struct uw_walk *k, const struct caller *a, const struct caller *b)
+{
+	uint64_t to_a = a->call == CALL_DIRECT ? k->pc - a->target : UINT64_MAX;
+	uint64_t to_b = b->call == CALL_DIRECT ? k->pc - b->target : UINT64_MAX;
+	return to_a < to_b;
+}
+
+/* An interrupted function without CFI: in its first and last instructions, or when it has no
+ * frame, its return address is at sp (in the link register); else there is a frame pointer. */
+static int interrupted(struct uw_walk *k, const struct uw_map *map)
+{
+	struct caller top = {0}, fp = {0};
+	bool has_fp = frame_pointer(k, &fp), has_top;
+	unsigned word = k->arch->word_bytes;
+	uint64_t saved;
+	if (k->arch->machine == EM_AARCH64) {
+		top = (struct caller){.pc = k->lr, .sp = k->sp, .fp = k->fp};
+		top.call = k->lr ? call_before(k, k->lr, &top.target, &top.map) : CALL_NONE;
+		/* A link register that points into the function itself is left from a call that
+		 * has returned. */
+		has_top = top.call != CALL_NONE && (!has_fp || k->lr - k->pc + 4096 > 8192);
+	} else {
+		has_top = caller_at(k, k->sp, &top);
+	}
+	/* JIT code can't be read: there a frame is the better evidence. */
+	if (has_top && has_fp && top.call == CALL_UNKNOWN && map && map->flags & UW_MAP_ANON)
+		has_top = false;
+	if (has_top && (!has_fp || fp.call == CALL_UNKNOWN || !nearer(k, &fp, &top)))
+		return take(k, &top, SP_C_scanned_frames);
+	/* Behind `push %rbp`: the caller's frame pointer is at sp, and still in its register. */
+	if (k->arch->machine != EM_AARCH64 && uw_stack_word(k, k->sp, &saved) && saved == k->fp &&
+	    saved > k->sp && k->fp != k->sp && caller_at(k, k->sp + word, &top) &&
+	    (!has_fp || top.call > CALL_UNKNOWN))
+		return take(k, &top, SP_C_scanned_frames);
+	/* In CPython's trampoline itself, behind its `sub`. */
+	if (!has_fp && k->s->space->has_python && map && map->flags & UW_MAP_ANON &&
+	    caller_at(k, k->sp + word, &top) && top.call > CALL_UNKNOWN)
+		return take(k, &top, SP_C_scanned_frames);
+	if (has_fp)
+		return take(k, &fp, SP_C_frame_pointer_frames);
+	return map && (map->module || map->flags & UW_MAP_ANON) ? UW_NO_CFI : UW_NO_MODULE;
+}
+
+/* Why a frame-pointer chain ends here. */
+static int chain_end(struct uw_walk *k, const struct uw_map *map)
+{
+	uint64_t ra, fp = k->fp, end = k->stack_avma + k->s->stack_bytes;
+	unsigned word = k->arch->word_bytes;
+	if (!fp)
+		return UW_END; /* the ABI's mark of the outermost frame */
+	if (fp != UW_FP_LOST && !(fp & (word - 1)) && fp >= k->sp) {
+		if (uw_stack_word(k, fp + word, &ra) && !ra)
+			return UW_END;
+		/* Plausible, but behind the copy. */
+		if (fp >= end - (k->s->stack_bytes ? word : 0) && fp - end < UINT64_C(8) << 20)
+			return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	}
+	if (!map || !(map->module || map->flags & UW_MAP_ANON))
+		return UW_NO_MODULE;
+	return UW_NO_CFI;
+}
+
+int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps)
+{
+	struct caller c = {0};
+	*keeps = false;
+	if (k->exact)
+		return interrupted(k, map);
+	if (python_trampoline(k, map, &c)) {
+		*keeps = true;
+		return take(k, &c, SP_C_scanned_frames);
+	}
+	if (frame_pointer(k, &c))
+		return take(k, &c, SP_C_frame_pointer_frames);
+	return chain_end(k, map);
+}
+
+/* --- signals --- */
+
+/* Offset from sp to a register's slot in the signal frame: struct ucontext of
+ * arch/x86/include/uapi/asm (uc_mcontext at 40); struct rt_sigframe of arm64 (siginfo, then the
+ * ucontext with its mcontext at 176). */
+bool uw_sigcontext(const struct uw_walk *k, unsigned reg, uint64_t *out)
+{
+	static const uint8_t x86_64[] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
+	uint64_t slot;
+	if (k->arch->machine == EM_X86_64 && reg < sizeof x86_64)
+		slot = k->sp + 40 + x86_64[reg] * UINT64_C(8);
+	else if (k->arch->machine == EM_AARCH64 && reg < 33)
+		slot = k->sp + 128 + 176 + 8 + reg * UINT64_C(8);
+	else
+		return false;
+	return uw_stack_u64(k, slot, out);
+}
+
+int uw_sigreturn_step(struct uw_walk *k)
+{
+	const struct uw_arch *a = k->arch;
+	uint64_t pc, sp, fp, lr = 0;
+	if (!uw_sigcontext(k, a->pc, &pc) || !uw_sigcontext(k, a->sp, &sp) ||
+	    !uw_sigcontext(k, a->fp, &fp) ||
+	    (a->ra_same_is_live && !uw_sigcontext(k, a->ra, &lr)))
+		return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	k->pc = pc;
+	k->sp = sp;
+	k->fp = fp;
+	k->lr = lr & k->ra_mask;
+	k->exact = true;
+	return UW_GOES_ON;
+}

@@ -1,0 +1,157 @@
+#include "rule.h"
+
+static const struct uw_rule complex_rule = {.kind = UW_RULE_COMPLEX};
+
+/* The two forms of an x86-64 PLT entry's CFA (binutils' elf_x86_64_lazy_plt eh_frame; lld's and
+ * binutils' bnd form): sp + 8 + (((pc & 15) >= 11 or 10) << 3). */
+static unsigned plt_limit(const struct cfi_reg *cfa)
+{
+	static const uint8_t form[] = {
+		0x77, 8,    /* breg7 8 */
+		0x80, 0,    /* breg16 0 */
+		0x3f, 0x1a, /* lit15, and */
+		0,    0x2a, /* lit11 or lit10, ge */
+		0x33, 0x24, /* lit3, shl */
+		0x22,       /* plus */
+	};
+	if (cfa->len != sizeof form || memcmp(cfa->expr, form, 6) ||
+	    memcmp(cfa->expr + 7, form + 7, 4))
+		return 0;
+	return cfa->expr[6] == 0x3b ? 11 : cfa->expr[6] == 0x3a ? 10 : 0;
+}
+
+/* An offset in units of 8 that fits a slot. */
+static bool slot(int64_t off, int16_t *out)
+{
+	if (off % 8 || off / 8 <= INT16_MIN || off / 8 > INT16_MAX)
+		return false;
+	*out = (int16_t)(off / 8);
+	return true;
+}
+
+/* "breg<reg> off", and behind it "deref" or nothing. */
+static bool register_plus(const struct cfi_reg *e, unsigned reg, bool deref, int16_t *out)
+{
+	struct sp_cursor c = sp_cursor(e->expr, e->len);
+	if (sp_cur_u8(&c) != 0x70 + reg)
+		return false;
+	int64_t off = sp_cur_sleb(&c);
+	if (deref && sp_cur_u8(&c) != 0x06)
+		return false;
+	return !c.bad && c.p == c.end && slot(off, out);
+}
+
+/* Where the CFA is; false: too complex. */
+static bool pack_cfa(const struct uw_arch *arch, const struct cfi_row *row, struct uw_rule *r)
+{
+	if (row->cfa.rule == CFI_REG) {
+		int64_t off = row->cfa.off;
+		if (off < 0 || off % 8 || off / 8 > UINT16_MAX)
+			return false;
+		r->cfa = (uint16_t)(off / 8);
+		r->kind = row->cfa_reg == arch->sp ? UW_RULE_SP : UW_RULE_FP;
+		return row->cfa_reg == arch->sp || row->cfa_reg == arch->fp;
+	}
+	if (row->cfa.rule != CFI_EXPR || arch->machine != EM_X86_64)
+		return false;
+	unsigned limit = plt_limit(&row->cfa);
+	int16_t at;
+	if (limit) {
+		r->kind = UW_RULE_PLT;
+		r->cfa = (uint16_t)limit;
+		return true;
+	}
+	if (!register_plus(&row->cfa, arch->fp, true, &at))
+		return false;
+	r->kind = UW_RULE_FP_DEREF;
+	r->cfa = (uint16_t)at;
+	return true;
+}
+
+static bool pack_fp(const struct uw_arch *arch, const struct cfi_reg *fp, struct uw_rule *r)
+{
+	switch ((enum cfi_rule)fp->rule) {
+	case CFI_UNSPEC:
+	case CFI_SAME:
+		r->fp_slot = UW_SLOT_KEEP;
+		return true;
+	case CFI_OFFSET:
+		return slot(fp->off, &r->fp_slot);
+	case CFI_EXPR:
+		r->flags |= UW_RULE_FP_AT_FP;
+		return register_plus(fp, arch->fp, false, &r->fp_slot);
+	case CFI_UNDEF:
+	case CFI_VAL_OFFSET:
+	case CFI_REG:
+	case CFI_VAL_EXPR:
+		break;
+	}
+	return false;
+}
+
+static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row, bool signal)
+{
+	const struct cfi_reg *ra = &row->reg[CFI_SMALL_RA];
+	struct uw_rule r = {.flags = signal ? UW_RULE_SIGNAL : 0};
+	if (ra->rule == CFI_UNDEF || (ra->rule == CFI_UNSPEC && !arch->ra_same_is_live))
+		return (struct uw_rule){.kind = UW_RULE_END};
+	if (row->cfa.rule != CFI_REG && row->cfa.rule != CFI_EXPR)
+		return (struct uw_rule){.kind = UW_RULE_BAD};
+	if (arch->ra_same_is_live && (ra->rule == CFI_UNSPEC || ra->rule == CFI_SAME))
+		r.ra_slot = UW_SLOT_KEEP;
+	else if (ra->rule != CFI_OFFSET || !slot(ra->off, &r.ra_slot))
+		return complex_rule;
+	if (!pack_cfa(arch, row, &r) || !pack_fp(arch, &row->reg[CFI_SMALL_FP], &r))
+		return complex_rule;
+	return r;
+}
+
+/* rt_sigreturn's two instructions, of which musl, Go and newer arm64 vdsos have no CFI, and older
+ * arm64 vdsos CFI that restores the link register but not the pc (kernel 5.8's
+ * arch/arm64/kernel/vdso/sigreturn.S says so). svma: the looked-up address, that is the
+ * trampoline's first byte, the byte before, or its system call. */
+bool uw_is_sigreturn(const struct uw_module *m, uint64_t svma)
+{
+	static const struct {
+		uint16_t machine;
+		uint8_t n, syscall; /* offset of the second instruction */
+		uint8_t code[9];
+	} forms[] = {
+		/* mov $15,%rax (two encodings); syscall */
+		{EM_X86_64, 9, 7, {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}},
+		{EM_X86_64, 7, 5, {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}},
+		/* mov x8,#139; svc #0 */
+		{EM_AARCH64, 8, 4, {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}},
+	};
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		if (forms[i].machine != m->arch->machine)
+			continue;
+		const uint64_t starts[] = {svma + 1, svma, svma - forms[i].syscall};
+		for (size_t j = 0; j < 3; j++) {
+			const uint8_t *p = uw_module_bytes(m, starts[j], forms[i].n);
+			if (p && !memcmp(p, forms[i].code, forms[i].n))
+				return true;
+		}
+	}
+	return false;
+}
+
+struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
+{
+	const struct cfi_section *s;
+	struct cfi_fde fde;
+	struct cfi_row row;
+	bool found = uw_module_find(m, svma, &s, &fde);
+	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) &&
+	    uw_is_sigreturn(m, svma))
+		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
+	if (!found)
+		return (struct uw_rule){
+			.kind = uw_module_in_entry(m, svma) ? UW_RULE_END : UW_RULE_NONE};
+	if (!cfi_row_small(s, &fde, svma, m->arch->fp, &row))
+		return (struct uw_rule){.kind = UW_RULE_BAD};
+	/* Another column than the ABI's: the full walk knows. */
+	if (fde.cie.ra_reg != m->arch->ra)
+		return complex_rule;
+	return pack(m->arch, &row, fde.cie.signal);
+}

@@ -1,0 +1,309 @@
+#include "walk.h"
+
+#include <stdlib.h>
+
+#include "walker.h"
+
+struct uw_walker *uw_walker_new(void)
+{
+	struct uw_walker *w = calloc(1, sizeof *w);
+	if (!w)
+		return NULL;
+	w->cache = aligned_alloc(64, sizeof *w->cache << UW_CACHE_BITS);
+	if (!w->cache) {
+		free(w);
+		return NULL;
+	}
+	memset(w->cache, 0, sizeof *w->cache << UW_CACHE_BITS);
+	sp_count(&w->counters, SP_C_frames, 0);
+	sp_count(&w->counters, SP_C_rule_hits, 0);
+	sp_count(&w->counters, SP_C_rule_misses, 0);
+	sp_count(&w->counters, SP_C_frame_pointer_frames, 0);
+	sp_count(&w->counters, SP_C_scanned_frames, 0);
+	return w;
+}
+
+void uw_walker_free(struct uw_walker *w)
+{
+	if (!w)
+		return;
+	free(w->cache);
+	free(w);
+}
+
+const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
+{
+	return &w->counters;
+}
+
+const struct uw_map *uw_map_search(struct uw_walk *k, uint64_t addr)
+{
+	const struct uw_space *sp = k->s->space;
+	uint32_t low = 0, high = sp->n;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		if (sp->maps[mid].start <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low || addr >= sp->maps[low - 1].end)
+		return NULL;
+	k->w->hints[addr >> 12 & (UW_HINTS - 1)] = low - 1;
+	return &sp->maps[low - 1];
+}
+
+static struct uw_rule rule_miss(struct uw_walker *w, const struct uw_map *map, uint64_t svma,
+				struct uw_cache_slot *slot, uint64_t key)
+{
+	struct uw_rule rule = uw_rule_make(map->module, svma);
+	w->counters.v[SP_C_rule_misses]++;
+	if (slot)
+		*slot = (struct uw_cache_slot){key, rule};
+	return rule;
+}
+
+static inline struct uw_rule rule_get(struct uw_walker *w, const struct uw_map *map, uint64_t addr)
+{
+	const struct uw_module *m = map->module;
+	if (__builtin_expect(!m, 0))
+		return (struct uw_rule){.kind = UW_RULE_NONE};
+	uint64_t svma = addr - map->bias, from_base = svma - m->base_svma;
+	if (__builtin_expect(from_base > UINT32_MAX, 0))
+		return rule_miss(w, map, svma, NULL, 0);
+	uint64_t key = (uint64_t)m->id << 32 | from_base;
+	struct uw_cache_slot *slot =
+		&w->cache[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - UW_CACHE_BITS)];
+	if (__builtin_expect(slot->key == key, 1))
+		return slot->rule;
+	return rule_miss(w, map, svma, slot, key);
+}
+
+struct uw_rule uw_rule_get(struct uw_walker *w, const struct uw_map *map, uint64_t addr)
+{
+	return rule_get(w, map, addr);
+}
+
+/* --- the fast walk: pc, sp and the frame pointer --- */
+
+#define COMPLEX (-2) /* all registers are needed from here on */
+
+/* Where a rule puts the CFA. False: its stack bytes are not there. */
+static inline bool rule_cfa(struct uw_walk *k, struct uw_rule r, uint64_t *cfa)
+{
+	switch ((enum uw_rule_kind)r.kind) {
+	case UW_RULE_SP:
+		*cfa = k->sp + r.cfa * UINT64_C(8);
+		return true;
+	case UW_RULE_FP:
+		*cfa = k->fp + r.cfa * UINT64_C(8);
+		return k->fp != UW_FP_LOST;
+	case UW_RULE_PLT:
+		*cfa = k->sp + ((k->pc & 15) >= r.cfa ? 16 : 8);
+		return true;
+	case UW_RULE_FP_DEREF:
+		return k->fp != UW_FP_LOST &&
+		       uw_stack_u64(k, k->fp + (uint64_t)((int64_t)(int16_t)r.cfa * 8), cfa);
+	case UW_RULE_NONE:
+	case UW_RULE_END:
+	case UW_RULE_COMPLEX:
+	case UW_RULE_SIGRETURN:
+	case UW_RULE_BAD:
+		break;
+	}
+	return false;
+}
+
+static int exhausted(const struct uw_walk *k)
+{
+	return k->s->stack_bytes < k->arch->word_bytes ? UW_NO_STACK : UW_STACK_EXHAUSTED;
+}
+
+/* One step by a rule that is none of the exceptions. */
+static inline int rule_step(struct uw_walk *k, struct uw_rule r)
+{
+	uint64_t cfa, ra, fp = k->fp;
+	if (__builtin_expect(!rule_cfa(k, r, &cfa), 0))
+		return k->fp == UW_FP_LOST && !(k->s->regs_mask >> k->arch->perf[k->arch->fp] & 1)
+			       ? UW_BAD_REGS
+			       : exhausted(k);
+	/* A caller's frame lies above its callee's. Not so for what was interrupted (longjmp and
+	 * context switches are in the middle of moving sp), nor across a signal's own stack. */
+	if (__builtin_expect(cfa <= k->sp, 0) && !k->exact && !(r.flags & UW_RULE_SIGNAL))
+		return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
+	if (r.ra_slot == UW_SLOT_KEEP) {
+		if (!k->exact) /* it called somebody, so its link register is overwritten */
+			return UW_BAD_CFA;
+		ra = k->lr;
+	} else if (!uw_stack_u64(k, cfa + (uint64_t)(r.ra_slot * INT64_C(8)), &ra)) {
+		return exhausted(k);
+	}
+	if (r.fp_slot != UW_SLOT_KEEP) {
+		uint64_t at = (r.flags & UW_RULE_FP_AT_FP ? k->fp : cfa) +
+			      (uint64_t)(r.fp_slot * INT64_C(8));
+		if (__builtin_expect(!uw_stack_u64(k, at, &fp), 0)) {
+			/* In an epilogue the row still names the slot that was popped: below sp,
+			 * where no copy reaches. The register has its value back. */
+			fp = at < k->sp && k->exact ? k->fp : UW_FP_LOST;
+		}
+	}
+	ra &= k->ra_mask;
+	if (__builtin_expect(!ra, 0))
+		return UW_END;
+	if (__builtin_expect(cfa == k->sp && ra == k->pc, 0))
+		return UW_LOOP;
+	k->pc = k->lr = ra;
+	k->sp = cfa;
+	k->fp = fp;
+	k->exact = r.flags & UW_RULE_SIGNAL;
+	return UW_GOES_ON;
+}
+
+/* Bytes of stack that are asked for ahead of the walk: one at a time they would cost a cache miss
+ * each; in a row the memory system streams them. */
+#define AHEAD 4096
+
+static inline const uint8_t *prefetch(const uint8_t *done, const uint8_t *to, const uint8_t *end)
+{
+	if (to > end)
+		to = end;
+	for (; done < to; done += 64)
+		__builtin_prefetch(done);
+	return done;
+}
+
+static int walk_fast(struct uw_walk *k)
+{
+	const uint8_t *stack = k->s->stack, *end = stack + k->s->stack_bytes, *ahead = stack;
+	for (;;) {
+		uint64_t look = uw_look(k), up = k->sp - k->stack_avma;
+		if (up < k->s->stack_bytes && ahead < stack + up + AHEAD / 2)
+			ahead = prefetch(ahead, stack + up + AHEAD, end);
+		const struct uw_map *map = uw_map_find(k, look);
+		k->out->stop_map = map;
+		if (__builtin_expect(!map, 0) && k->out->n)
+			return UW_NO_MODULE; /* no code: such a return address is none */
+		if (__builtin_expect(!uw_append(k), 0))
+			return UW_DEPTH;
+		struct uw_rule r = {.kind = UW_RULE_NONE};
+		if (__builtin_expect(map != NULL, 1))
+			r = rule_get(k->w, map, look);
+		int step;
+		bool keeps;
+		if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1))
+			step = rule_step(k, r);
+		else if (r.kind == UW_RULE_COMPLEX)
+			return COMPLEX;
+		else if (r.kind == UW_RULE_END)
+			return UW_END;
+		else if (r.kind == UW_RULE_SIGRETURN)
+			step = uw_sigreturn_step(k);
+		else if (r.kind == UW_RULE_BAD)
+			return UW_BAD_CFA;
+		else
+			step = uw_guess(k, map, &keeps);
+		if (__builtin_expect(step != UW_GOES_ON, 0))
+			return step;
+		k->callee = map;
+	}
+}
+
+/* --- one sample --- */
+
+static bool perf_reg(const struct uw_sample *s, unsigned perf, uint64_t *out)
+{
+	if (perf > 63 || !(s->regs_mask >> perf & 1))
+		return false;
+	uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
+	*out = sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
+	return true;
+}
+
+/* AArch64 keeps a signature in the top bits of a signed return address, as many as the address
+ * space leaves free: 48 bits of addresses on most kernels, 39 on Android, 52 on some. The stack
+ * and the libraries lie near its top. */
+static uint64_t signature_mask(const struct uw_walk *k)
+{
+	const struct uw_space *sp = k->s->space;
+	uint64_t high = k->pc | k->sp | UINT64_C(1) << 38;
+	if (sp->n && sp->maps[sp->n - 1].end >> 55 == 0)
+		high |= sp->maps[sp->n - 1].end - 1;
+	unsigned bits = 64 - (unsigned)__builtin_clzll(high);
+	return (UINT64_C(1) << (bits > 52 ? 48 : bits)) - 1;
+}
+
+/* The registers of the leaf. */
+static int leaf(struct uw_walk *k)
+{
+	const struct uw_sample *s = k->s;
+	const struct uw_arch *a = k->arch;
+	if (!s->regs || !s->regs_abi || !a->n_regs)
+		return UW_NO_REGS;
+	bool has_pc = perf_reg(s, a->perf[a->pc], &k->pc);
+	bool has_sp = perf_reg(s, a->perf[a->sp], &k->sp);
+	k->fp = UW_FP_LOST;
+	(void)perf_reg(s, a->perf[a->fp], &k->fp);
+	if (a->ra_same_is_live)
+		(void)perf_reg(s, a->perf[a->ra], &k->lr);
+	k->exact = true;
+	if (!has_pc)
+		return UW_BAD_REGS;
+	/* PERF_SAMPLE_REGS_ABI_32: a 32-bit task on a 64-bit machine. */
+	if (a->word_bytes == 8 && s->regs_abi == 1) {
+		(void)uw_append(k);
+		return UW_NO_REGS;
+	}
+	if (!has_sp) {
+		(void)uw_append(k);
+		return UW_BAD_REGS;
+	}
+	k->stack_avma = k->sp;
+	k->ra_mask = a->machine == EM_AARCH64 ? signature_mask(k) : UINT64_MAX;
+	k->lr &= k->ra_mask;
+	return UW_GOES_ON;
+}
+
+static int walk(struct uw_walk *k)
+{
+	int rc = leaf(k);
+	if (rc != UW_GOES_ON)
+		return rc;
+	if (k->arch->word_bytes != 8)
+		return uw_walk_full(k, UINT32_MAX);
+	const struct uw_walk start = *k;
+	rc = walk_fast(k);
+	/* From the leaf again, with all registers, until the frame that needed them is done; the
+	 * second time to the end. */
+	for (int again = 0; rc == COMPLEX; again++) {
+		uint32_t frames = again ? UINT32_MAX : k->out->n;
+		*k = start;
+		k->out->n = 0;
+		rc = uw_walk_full(k, frames);
+		if (rc == UW_GOES_ON)
+			rc = walk_fast(k);
+	}
+	return rc;
+}
+
+void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *out)
+{
+	static const struct uw_space nowhere;
+	struct uw_sample sample = *s;
+	struct uw_walk k = {
+		.w = w,
+		.s = &sample,
+		.arch = uw_arch_find(s->machine),
+		.out = out,
+	};
+	if (!sample.space)
+		sample.space = &nowhere;
+	if (!sample.stack)
+		sample.stack_bytes = 0;
+	uint64_t misses = w->counters.v[SP_C_rule_misses];
+	out->n = 0;
+	out->stop_map = NULL;
+	out->stop = (enum uw_stop)walk(&k);
+	w->counters.v[SP_C_frames] += out->n;
+	misses = w->counters.v[SP_C_rule_misses] - misses;
+	w->counters.v[SP_C_rule_hits] += out->n > misses ? out->n - misses : 0;
+}

@@ -1,0 +1,261 @@
+/* The walk with all registers: for rules that need others than sp and fp, or expressions. Each
+ * frame interprets its FDE; less than 1 % of the samples come here. */
+#include "expr.h"
+#include "walker.h"
+
+struct full {
+	struct uw_walk *k;
+	uint64_t regs[CFI_REGS];
+	uint64_t known; /* bit n: regs[n] is known */
+	uint64_t bias;  /* of the frame's module */
+};
+
+static bool is_known(const struct full *f, uint64_t reg)
+{
+	return reg < f->k->arch->n_regs && f->known >> reg & 1;
+}
+
+/* Memory for expressions: the stack copy, and what a file maps read-only. */
+static bool load(void *ctx, uint64_t addr, unsigned size, uint64_t *out)
+{
+	struct full *f = ctx;
+	struct uw_walk *k = f->k;
+	uint64_t off = addr - k->stack_avma, n = k->s->stack_bytes;
+	const uint8_t *p = NULL;
+	if (n >= size && off <= n - size) {
+		p = k->s->stack + off;
+	} else {
+		const struct uw_map *map = uw_map_find(k, addr);
+		if (map && map->module)
+			p = uw_module_bytes(map->module, addr - map->bias, size);
+	}
+	if (!p)
+		return false;
+	uint64_t v = 0;
+	memcpy(&v, p, size);
+	*out = v;
+	return true;
+}
+
+static int evaluate(struct full *f, const struct cfi_reg *e, const uint64_t *initial, uint64_t *out)
+{
+	const struct uw_arch *a = f->k->arch;
+	struct uw_expr_env env = {
+		.regs = f->regs,
+		.known = f->known,
+		.n_regs = a->n_regs,
+		.addr_bytes = a->word_bytes,
+		.bias = f->bias,
+		.load = load,
+		.ctx = f,
+	};
+	switch (uw_expr_eval(&env, e->expr, e->len, initial, out)) {
+	case UW_EXPR_OK:
+		return UW_GOES_ON;
+	case UW_EXPR_NO_MEMORY:
+		return f->k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	case UW_EXPR_BAD:
+	case UW_EXPR_NO_REG:
+		break;
+	}
+	return UW_BAD_CFA;
+}
+
+/* The value that a rule gives. UW_GOES_ON and *out; or why it is not known. */
+static int recover(struct full *f, const struct cfi_reg *rule, uint64_t own, bool own_known,
+		   uint64_t cfa, uint64_t *out)
+{
+	struct uw_walk *k = f->k;
+	uint64_t at = 0;
+	int rc;
+	switch ((enum cfi_rule)rule->rule) {
+	case CFI_UNSPEC:
+	case CFI_SAME:
+		*out = own;
+		return own_known ? UW_GOES_ON : UW_BAD_CFA;
+	case CFI_UNDEF:
+		return UW_BAD_CFA;
+	case CFI_OFFSET:
+		at = cfa + (uint64_t)rule->off;
+		break;
+	case CFI_VAL_OFFSET:
+		*out = cfa + (uint64_t)rule->off;
+		return UW_GOES_ON;
+	case CFI_REG:
+		if (!is_known(f, (uint64_t)rule->off))
+			return UW_BAD_CFA;
+		*out = f->regs[rule->off];
+		return UW_GOES_ON;
+	case CFI_VAL_EXPR:
+		return evaluate(f, rule, &cfa, out);
+	case CFI_EXPR:
+		rc = evaluate(f, rule, &cfa, &at);
+		if (rc != UW_GOES_ON)
+			return rc;
+		break;
+	}
+	if (k->arch->word_bytes == 4)
+		at = (uint32_t)at;
+	if (uw_stack_word(k, at, out))
+		return UW_GOES_ON;
+	if (at < k->sp && k->exact && own_known) { /* popped already: walk.c, rule_step() */
+		*out = own;
+		return UW_GOES_ON;
+	}
+	return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+}
+
+static int row_cfa(struct full *f, const struct cfi_row *row, uint64_t *cfa)
+{
+	if (row->cfa.rule == CFI_EXPR)
+		return evaluate(f, &row->cfa, NULL, cfa);
+	if (row->cfa.rule != CFI_REG || !is_known(f, row->cfa_reg))
+		return UW_BAD_CFA;
+	*cfa = f->regs[row->cfa_reg] + (uint64_t)row->cfa.off;
+	if (f->k->arch->word_bytes == 4)
+		*cfa = (uint32_t)*cfa;
+	return UW_GOES_ON;
+}
+
+/* One step by a row. */
+static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_row *row)
+{
+	struct uw_walk *k = f->k;
+	const struct uw_arch *a = k->arch;
+	const struct cfi_reg *ra_rule = &row->reg[cfi_ra_slot(&fde->cie)];
+	uint64_t cfa, ra, next[CFI_REGS], known = 0;
+	bool signal = fde->cie.signal;
+	if (ra_rule->rule == CFI_UNDEF || (ra_rule->rule == CFI_UNSPEC && !a->ra_same_is_live))
+		return UW_END;
+	int rc = row_cfa(f, row, &cfa);
+	if (rc != UW_GOES_ON)
+		return rc;
+	if (cfa <= k->sp && !k->exact && !signal)
+		return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
+	bool live = a->ra_same_is_live && k->exact;
+	uint32_t ra_reg = fde->cie.ra_reg;
+	rc = recover(f, ra_rule, ra_reg < CFI_REGS ? f->regs[ra_reg] : 0,
+		     live && is_known(f, ra_reg), cfa, &ra);
+	if (rc != UW_GOES_ON)
+		return rc;
+	for (unsigned i = 0; i < a->n_regs; i++) {
+		const struct cfi_reg *rule = &row->reg[i];
+		bool kept = is_known(f, i) && (rule->rule != CFI_UNSPEC || signal ||
+					       a->callee_saved >> i & 1);
+		if (i == a->sp && rule->rule == CFI_UNSPEC) {
+			next[i] = cfa;
+			known |= UINT64_C(1) << i;
+		} else if (recover(f, rule, f->regs[i], kept, cfa, &next[i]) == UW_GOES_ON) {
+			known |= UINT64_C(1) << i;
+		}
+	}
+	ra &= k->ra_mask;
+	if (!ra)
+		return UW_END;
+	if (!(known >> a->sp & 1))
+		return UW_BAD_CFA;
+	if (next[a->sp] == k->sp && ra == k->pc)
+		return UW_LOOP;
+	memcpy(f->regs, next, a->n_regs * sizeof *next);
+	f->known = known;
+	if (a->ra_same_is_live && !signal) {
+		f->regs[a->ra] = ra;
+		f->known |= UINT64_C(1) << a->ra;
+	}
+	k->pc = ra;
+	k->sp = next[a->sp];
+	k->fp = known >> a->fp & 1 ? next[a->fp] : UW_FP_LOST;
+	k->lr = a->ra_same_is_live && f->known >> a->ra & 1 ? f->regs[a->ra] & k->ra_mask : 0;
+	k->exact = signal;
+	return UW_GOES_ON;
+}
+
+/* Registers of the walk after a guess. */
+static void after_guess(struct full *f, bool keeps)
+{
+	const struct uw_arch *a = f->k->arch;
+	uint64_t lost = f->k->fp == UW_FP_LOST ? UINT64_C(1) << a->fp : 0;
+	f->known &= keeps ? a->callee_saved : 0;
+	f->known |= UINT64_C(1) << a->sp | UINT64_C(1) << a->fp;
+	f->known &= ~lost;
+	f->regs[a->sp] = f->k->sp;
+	f->regs[a->fp] = f->k->fp;
+}
+
+static void sample_regs(struct full *f)
+{
+	const struct uw_sample *s = f->k->s;
+	const struct uw_arch *a = f->k->arch;
+	f->known = 0;
+	for (unsigned i = 0; i < a->n_regs; i++) {
+		unsigned perf = a->perf[i];
+		if (perf > 63 || !(s->regs_mask >> perf & 1))
+			continue;
+		uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
+		f->regs[i] = sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
+		f->known |= UINT64_C(1) << i;
+	}
+}
+
+static int sigreturn_step(struct full *f)
+{
+	uint64_t regs[CFI_REGS], known = 0;
+	for (unsigned i = 0; i < f->k->arch->n_regs; i++)
+		if (uw_sigcontext(f->k, i, &regs[i]))
+			known |= UINT64_C(1) << i;
+	int rc = uw_sigreturn_step(f->k);
+	if (rc == UW_GOES_ON) {
+		memcpy(f->regs, regs, sizeof regs);
+		f->known = known;
+	}
+	return rc;
+}
+
+static int frame_step(struct full *f, const struct uw_map *map)
+{
+	struct uw_walk *k = f->k;
+	const struct cfi_section *section;
+	struct cfi_fde fde;
+	struct cfi_row row;
+	bool keeps = false;
+	if (map && map->module) {
+		uint64_t svma = uw_look(k) - map->bias;
+		f->bias = map->bias;
+		f->regs[k->arch->pc] = k->pc;
+		f->known |= UINT64_C(1) << k->arch->pc;
+		bool found = uw_module_find(map->module, svma, &section, &fde);
+		if ((!found || (fde.cie.signal && k->arch->machine == EM_AARCH64)) &&
+		    uw_is_sigreturn(map->module, svma))
+			return sigreturn_step(f);
+		if (found) {
+			if (!cfi_row_full(section, &fde, svma, &row))
+				return UW_BAD_CFA;
+			return row_step(f, &fde, &row);
+		}
+		if (uw_module_in_entry(map->module, svma))
+			return UW_END;
+	}
+	int rc = uw_guess(k, map, &keeps);
+	if (rc == UW_GOES_ON)
+		after_guess(f, keeps);
+	return rc;
+}
+
+int uw_walk_full(struct uw_walk *k, uint32_t frames)
+{
+	struct full f = {.k = k};
+	sample_regs(&f);
+	for (uint32_t i = 0; i < frames; i++) {
+		const struct uw_map *map = uw_map_find(k, uw_look(k));
+		k->out->stop_map = map;
+		if (!map && k->out->n)
+			return UW_NO_MODULE;
+		if (!uw_append(k))
+			return UW_DEPTH;
+		int rc = frame_step(&f, map);
+		if (rc != UW_GOES_ON)
+			return rc;
+		k->callee = map;
+	}
+	return UW_GOES_ON;
+}
