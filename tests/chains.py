@@ -13,8 +13,9 @@
       The same for folded text: our names.
 
   chains.py identical PERF OURS --root REGEX [--min 90]
-      Two texts of perf script. Where perf's stack reaches a root function, ours is the same bytes;
-      at least --min percent of perf's samples reach one, so that the comparison means something.
+      Two texts of perf script. Where the last two lines of perf's sample match REGEX, its stack is
+      complete, and ours is the same bytes; at least --min percent of perf's samples are, so that the
+      comparison means something.
 
   chains.py continues PERF OURS [--min 95]
       perf's text and `sp-sym --format=text --no-inline`: the same samples in the same order, and in
@@ -214,7 +215,7 @@ def cmd_identical(args):
     root, complete, same = re.compile(args.root), 0, 0
     wrong = collections.Counter()
     for p, o in pair(perf, ours):
-        if not root.search(p[-1]):
+        if not root.search("\n".join(p[-2:])):
             continue
         complete += 1
         if p == o:
