@@ -81,7 +81,7 @@ static_main='^_start;(_*libc_start\w*;)+main;'
 	sp-sym --format=text p.spool >text
 	for n in 1 2 3 4; do
 		chain raw raw --holding hot_$n --chain "^(libc\.so\.6;)+worker_$n;middle_$n;hot_$n;\$" --min 99 --calls threads
-		chain folded folded --holding ";hot_$n(;|\$)" --chain ";worker_$n;middle_$n;hot_$n(;churn)?\$" --min 99
+		chain folded folded --holding ";hot_$n(;|\$)" --chain ";worker_$n;middle_$n;hot_$n(;churn_\[i\])?\$" --min 99
 		# Text: hot_N runs in threads called worker-N and in no other.
 		awk -v n=$n '/^[^ \t]/ { comm = $1 } $2 ~ "^hot_" n "\\+" { seen[comm]++ }
 			END { for (c in seen) print c, seen[c]; exit !(seen["worker-" n] > 100 && length(seen) == 1) }' text
@@ -147,7 +147,7 @@ static_main='^_start;(_*libc_start\w*;)+main;'
 	chain folded folded --holding ';shop::price\(' --min 99 --chain ';main;shop::run\(unsigned int\);[^;]*shop::Walk<3>::go<[^;]*;[^;]*shop::Walk<2>::go<[^;]*;[^;]*shop::Walk<1>::go<[^;]*;[^;]*shop::Walk<0>::go<.*;shop::price\('
 	# The loop's work is two inlined functions deep.
 	chain folded folded --holding ';shop::price\(' --min 80 \
-		--chain ';shop::price\([^;]*;[^;]*scale[^;]*;[^;]*Mixer[^;]*mix[^;]*$'
+		--chain ';shop::price\([^;]*;[^;]*scale[^;]*_\[i\];[^;]*Mixer[^;]*mix[^;]*_\[i\]$'
 }
 
 @test "lines: the hot loop of the C++ program is found in its source" {

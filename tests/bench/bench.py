@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """make bench: stackpulse beside perf and samply, in one run, on this machine.
 
-    make bench BENCH='[--runs N] [--only file,live,size] [--keep]'
+    make bench BENCH='[--runs N] [--only file,live] [--keep]'
 
-file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text.
+file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text; sizes.
 live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
-size: bytes per sample of what they write.
 
 All commands of a table run in turns, --runs rounds of them (5); the figures are medians. CPU is
 user + system time with all descendants. samply is built once with cargo into build/bench; where
@@ -249,7 +248,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="file,live")
-    parser.add_argument("--lines", default="--lines", help="sp-sym's options for the folded text with lines")
+    parser.add_argument("--lines", default="", help="more options of sp-sym for the folded text")
     parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
     parser.add_argument("--keep", action="store_true", help="keep the recordings in build/bench")
     args = parser.parse_args()
