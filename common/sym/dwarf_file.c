@@ -6,10 +6,7 @@
 
 #include "sym/dwarf_impl.h"
 
-/* What is spent per byte of the sections that a look-up can walk: each is read a few times at most
- * in an honest file (index, functions, functions inside of functions, names). */
 #define WORK_BASE (UINT64_C(64) << 20)
-#define WORK_PER_BYTE 16
 
 static const char *const section_names[DW_N_SECS] = {
 	[DW_INFO] = "info",
@@ -219,7 +216,7 @@ int sp_dwarf_open(struct sp_dwarf **out, const struct sp_elf *e,
 	d->main.d = d;
 	d->main.path = options->path;
 	d->options = *options;
-	d->work_left = WORK_BASE + WORK_PER_BYTE * (uint64_t)e->size;
+	d->work_left = WORK_BASE + DW_WORK_PER_BYTE * (uint64_t)e->size;
 	if (!add_code(d, options->code ? options->code : e)) {
 		sp_dwarf_close(d);
 		return sp_err_nomem(err);

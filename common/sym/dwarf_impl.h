@@ -15,6 +15,10 @@
 #include "sym/ranges.h"
 #include "sym/strpool.h"
 
+/* What may be spent per byte of a file: an honest one is read a few times at most (index,
+ * functions, functions inside of functions, names). */
+#define DW_WORK_PER_BYTE 16
+
 enum dw_sec {
 	DW_INFO,
 	DW_ABBREV,
