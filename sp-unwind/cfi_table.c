@@ -219,7 +219,8 @@ int cfi_index_build(struct cfi_index *x, const struct cfi_section *s, const stru
 		}
 		*r = (struct cfi_range){fde.begin, fde.end, fde.off};
 	}
-	qsort(v, n, sizeof *v, by_begin);
+	if (n > 0)
+		qsort(v, n, sizeof *v, by_begin);
 	for (size_t i = 1; i < n && !overlaps; i++)
 		overlaps = v[i].begin < v[i - 1].end;
 	if (!overlaps) {

@@ -16,7 +16,9 @@ struct sp_cursor {
 
 static inline struct sp_cursor sp_cursor(const void *data, size_t len)
 {
-	return (struct sp_cursor){.p = data, .end = (const uint8_t *)data + len};
+	/* Nothing is no address to count from, not even by 0. */
+	const uint8_t *p = data ? data : (const uint8_t *)"";
+	return (struct sp_cursor){.p = p, .end = p + (data ? len : 0)};
 }
 
 static inline size_t sp_cur_left(const struct sp_cursor *c)
