@@ -51,6 +51,7 @@
 #define SP_READ_LOST (UINT64_C(1) << 4)
 
 #define SP_BRANCH_HW_INDEX (UINT64_C(1) << 17) /* branch_sample_type: a word before the entries */
+#define SP_BRANCH_COUNTERS (UINT64_C(1) << 19) /* a word per entry behind them (kernel 6.8) */
 
 /* Fill out with the attr in native order, attr.size SP_ATTR_BYTES; fields that struct sp_attr does
  * not hold are zero. */

@@ -36,10 +36,14 @@ enum sp_reader_flag {
  * of a pipe they come as records. SP_ERR_CORRUPT when it is no perf stream at all (the message says
  * what it looks like and what to run). */
 int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, struct sp_err *err);
+/* The same over bytes in memory, which must outlive the reader. */
+int sp_reader_open_bytes(struct sp_reader **out, const void *data, size_t size, unsigned flags,
+			 struct sp_err *err);
 void sp_reader_close(struct sp_reader *r);
 
 /* The next record, in time order within rounds (stream.md, Order): 1 and *rec; 0 at the end; an
- * error when reading fails. rec and all it points to are valid until the next call; hold
+ * error when reading fails (after all that was read has been given). A record with a malformed
+ * body is given with rec->malformed. rec and all it points to are valid until the next call; hold
  * sp_reader_chunk() to keep the bytes longer. Perf's own records (HEADER_ATTR, features, ours of
  * type 65, …) are given too, at their place: a filter must pass them on or replace them. */
 int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *err);
@@ -60,7 +64,20 @@ size_t sp_reader_n_events(const struct sp_reader *r);
 const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index);
 /* Build-ids from HEADER_BUILD_ID records and the file's table: of a path (pid -1 or that pid's). */
 const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint8_t *len);
-/* Counters that the reader itself keeps: out_of_order, skipped_records, lost, throttled … */
+/* A feature's content as it came, in native order, or NULL (feature.h has numbers and shapes). Of a
+ * stream: what has come so far. */
+const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, size_t *size);
+/* Every build-id that the input told, for a filter that passes a file's table on. False when i is
+ * beyond the last. */
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, const char **path, int32_t *pid,
+			   const uint8_t **build_id, uint8_t *len);
+/* Bytes of the input that have been used so far, and its size when that is known (else 0). */
+uint64_t sp_reader_offset(const struct sp_reader *r);
+uint64_t sp_reader_input_bytes(const struct sp_reader *r);
+/* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
+ * skipped_records (unknown kinds, which are given all the same, and AUX and tracing data, which
+ * are not), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream
+ * of ours the loss records (ext.h) and counters of the stages say more than LOST does. */
 const struct sp_counters *sp_reader_counters(const struct sp_reader *r);
 
 /* Parse one record body with a given event list; the reader's core, pure, for the fuzzers and for

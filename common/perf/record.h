@@ -67,6 +67,12 @@ enum sp_perf_type {
 enum sp_cpumode { SP_CPUMODE_UNKNOWN, SP_CPUMODE_KERNEL, SP_CPUMODE_USER, SP_CPUMODE_HV,
 		  SP_CPUMODE_GUEST_KERNEL, SP_CPUMODE_GUEST_USER };
 
+/* Bits of misc beside the cpumode; their meaning depends on the type. */
+#define SP_MISC_COMM_EXEC (UINT16_C(1) << 13)
+#define SP_MISC_MMAP_DATA (UINT16_C(1) << 13)
+#define SP_MISC_BUILD_ID (UINT16_C(1) << 14)      /* MMAP2 with a build-id */
+#define SP_MISC_BUILD_ID_SIZE (UINT16_C(1) << 15) /* HEADER_BUILD_ID tells the length */
+
 struct sp_attr {
 	uint32_t type, size;
 	uint64_t config, sample_period, sample_type, read_format, flags;
@@ -116,6 +122,14 @@ struct sp_perf_sample {
 	uint64_t stack_bytes; /* min(size, dyn_size): what was really copied */
 	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */
 	uint64_t n_branches;
+	uint64_t id;        /* which event; 0 when absent */
+	uint64_t phys_addr, data_src, transaction, cgroup; /* 0 when absent */
+	const uint8_t *raw; /* raw_bytes of PERF_SAMPLE_RAW, or NULL */
+	uint32_t raw_bytes;
+	/* Where fields stand in the record, for those who rewrite it: the call chain (its count and
+	 * entries) is [chain_off, chain_end), user registers and stack, which are neighbours,
+	 * [user_off, user_end). An absent field is empty, at the place where it would stand. */
+	uint32_t chain_off, chain_end, user_off, user_end;
 };
 
 struct sp_perf_mmap {
@@ -129,8 +143,9 @@ struct sp_perf_mmap {
 	bool is_mmap2;
 };
 
-/* One record. raw points at the whole record as it came (header included); all decoded pointers
- * lie in it or in the reader's swap buffer. */
+/* One record. raw points at the whole record (header included), in native byte order: the input
+ * itself, or a copy of the reader's when the input is compressed or of the other byte order. All
+ * decoded pointers lie in it. */
 struct sp_record {
 	uint32_t type;
 	uint16_t misc;

@@ -72,11 +72,7 @@ struct sp_sample_id {
 };
 #define SP_SAMPLE_ID_BYTES 32
 void sp_sample_id_put(uint8_t out[SP_SAMPLE_ID_BYTES], const struct sp_sample_id *sid);
-/* misc of comm: SP_MISC_COMM_EXEC when is_exec. misc of mmap: a cpumode, SP_MISC_MMAP_DATA. */
-#define SP_MISC_COMM_EXEC (UINT16_C(1) << 13)
-#define SP_MISC_MMAP_DATA (UINT16_C(1) << 13)
-#define SP_MISC_BUILD_ID (UINT16_C(1) << 14)      /* MMAP2 with a build-id */
-#define SP_MISC_BUILD_ID_SIZE (UINT16_C(1) << 15) /* HEADER_BUILD_ID tells the length */
+/* misc of mmap: a cpumode, SP_MISC_MMAP_DATA. */
 int sp_writer_comm(struct sp_writer *w, int32_t pid, int32_t tid, const char *comm, bool is_exec,
 		   const struct sp_sample_id *sid, struct sp_err *err);
 int sp_writer_mmap2(struct sp_writer *w, int32_t pid, int32_t tid, const struct sp_perf_mmap *m,

@@ -1,0 +1,25 @@
+/* Record bodies, with the event already found: what reader.c and sp_record_parse share. */
+#ifndef SP_PERF_PARSE_H
+#define SP_PERF_PARSE_H
+
+#include "base/table.h"
+#include "perf/attr.h"
+#include "perf/reader.h"
+
+/* Everything about one record (native order): false when its body is malformed. event may be NULL
+ * (a stream without attrs). */
+bool sp_record_decode(struct sp_record *rec, const uint8_t *raw, size_t size,
+		      const struct sp_event *event);
+
+/* The time alone, for ordering: 0 when absent or out of reach. */
+uint64_t sp_record_time(const uint8_t *raw, size_t size, const struct sp_event *event);
+
+/* Bytes of the sample_id that ends the records of an attr; 0 without sample_id_all. */
+size_t sp_sample_id_size(const struct sp_attr *a);
+
+/* Where the id of its event stands in a sample and, counted from the end, in other records of a
+ * recording with this attr: offset in bytes, or -1. All attrs of a recording agree on it. */
+int sp_sample_id_offset(const struct sp_attr *a);
+int sp_trailer_id_offset(const struct sp_attr *a);
+
+#endif

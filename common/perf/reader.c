@@ -1,0 +1,769 @@
+#include "perf/reader.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/stop.h"
+#include "perf/compress.h"
+#include "perf/events.h"
+#include "perf/ext.h"
+#include "perf/file_header.h"
+#include "perf/order.h"
+#include "perf/parse.h"
+#include "perf/source.h"
+#include "perf/swap.h"
+
+/* Order (stream.md): without FINISHED_ROUND records wait within this many bytes of input; with
+ * them within their round, as long as memory allows. */
+#define WINDOW_BYTES ((uint64_t)64 << 20)
+#define LOOK_AHEAD_BYTES ((uint64_t)1 << 30)
+#define QUEUE_CHUNKS_MAX (((size_t)512 << 20) / SP_CHUNK_BYTES)
+#define QUEUE_ITEMS_MAX ((size_t)4 << 20)
+/* One compressed record expands to a ring buffer's content at most: the feature COMPRESSED says
+ * how large they were. */
+#define EXPAND_MIN ((uint64_t)64 << 20)
+#define HEAD_BYTES_MAX ((size_t)64 << 20) /* of a file that comes through a pipe */
+
+/* One record's bytes, wherever they come from. */
+struct frame {
+	const uint8_t *raw; /* header in the input's byte order until native() */
+	size_t size;
+	uint64_t pos;
+	struct sp_chunk *chunk;
+};
+
+struct sp_reader {
+	struct sp_source src;
+	struct sp_chunk_pool *pool; /* owned */
+	struct sp_events ev;
+	struct sp_file_layout layout;
+	struct sp_counters counters;
+	unsigned flags;
+	bool file_on_pipe;
+
+	struct sp_decomp *decomp; /* owned; made by the first compressed record */
+	bool expanding, decomp_broken;
+	uint64_t expanding_pos;
+	struct sp_chunk *swap_chunk; /* held; copies in native order */
+	size_t swap_used;
+
+	struct sp_order order;
+	bool rounds_seen, looked_ahead;
+	bool flushing, flush_all;   /* giving out the queue: up to flush_limit, or all */
+	uint64_t flush_limit, next_limit, max_time, given_time;
+	struct frame round; /* the FINISHED_ROUND that comes after the flush */
+
+	struct sp_chunk *cur;      /* of the record just given */
+	bool cur_held;             /* released by the next call */
+	bool kernel_record_seen, end_seen;
+	enum sp_input_state state;
+	char complaint[300];
+	int pending_rc; /* a failure, told after the queue is empty */
+	struct sp_err pending;
+};
+
+static void complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The first complaint is kept; damage outweighs a cut. */
+static void complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
+{
+	if (r->state >= state)
+		return;
+	r->state = state;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(r->complaint, sizeof r->complaint, fmt, ap);
+	va_end(ap);
+}
+
+/* --- open and close --- */
+
+static int not_perf(struct sp_reader *r, struct sp_err *err)
+{
+	const struct sp_source *s = &r->src;
+	return sp_err_set(err, SP_ERR_CORRUPT, 0, "cannot read %s: no perf recording, it is %s",
+			  s->name ? s->name : "the input",
+			  sp_file_looks_like(s->at, (size_t)(s->end - s->at)));
+}
+
+/* The reason that a parser gave, behind the name of the input. */
+static int bad_header(const struct sp_reader *r, int rc, const struct sp_err *why,
+		      struct sp_err *err)
+{
+	return sp_err_set(err, rc, 0, "cannot read %s: %s", r->src.name ? r->src.name : "the input",
+			  why->msg);
+}
+
+/* A perf.data file: attrs and features now; through a pipe, features when they come. */
+static int open_file(struct sp_reader *r, struct sp_err *err)
+{
+	struct sp_source *s = &r->src;
+	const struct sp_file_layout *l = &r->layout;
+	struct sp_err why;
+	struct sp_file_part part = {0};
+	struct sp_buf head = {0};
+	int rc;
+	if (s->mapped) {
+		part = (struct sp_file_part){s->map.data, 0, s->map.size};
+	} else {
+		rc = sp_source_read(s, l->data.offset, HEAD_BYTES_MAX, &head, err);
+		if (rc < 0) {
+			sp_buf_deinit(&head);
+			return rc;
+		}
+		part = (struct sp_file_part){head.data, 0, head.len};
+		r->file_on_pipe = true;
+	}
+	rc = sp_file_attrs_parse(&r->ev, l, &part, &why);
+	if (rc > 0)
+		complain(r, SP_INPUT_DAMAGED, "ids of its events lie outside of the file");
+	if (rc >= 0 && s->mapped && l->data.size)
+		rc = sp_file_features_parse(&r->ev, l, &part);
+	sp_buf_deinit(&head);
+	if (rc < 0)
+		return bad_header(r, rc, &why, err);
+	if (s->mapped) {
+		if (l->data.offset > s->map.size)
+			return sp_err_set(err, SP_ERR_CORRUPT, 0,
+					  "cannot read %s: it is cut before its data", s->name);
+		s->at = s->map.data + l->data.offset;
+		s->pos = l->data.offset;
+	}
+	if (l->data.size)
+		s->limit = l->data.offset + l->data.size;
+	return 0;
+}
+
+static int open_head(struct sp_reader *r, struct sp_err *err)
+{
+	struct sp_source *s = &r->src;
+	int rc = sp_source_need(s, 16, err);
+	if (rc < 0)
+		return rc;
+	if (rc == 1 && memcmp(s->at, "PERF", 4) != 0 && memcmp(s->at, "2ELIFREP", 8) != 0)
+		return not_perf(r, err);
+	/* a file's header is longer than a stream's: read on only where there is one */
+	if (rc == 1 && sp_get64(s->at + 8) != 16 && __builtin_bswap64(sp_get64(s->at + 8)) != 16)
+		rc = sp_source_need(s, SP_FILE_HEADER_BYTES, err);
+	if (rc < 0)
+		return rc;
+	struct sp_err why;
+	rc = sp_file_header_parse(&r->layout, s->at, (size_t)(s->end - s->at), &why);
+	if (rc == 0)
+		return not_perf(r, err);
+	if (rc < 0)
+		return bad_header(r, rc, &why, err);
+	r->ev.info.swapped = r->layout.swapped;
+	r->ev.info.is_pipe = r->layout.is_pipe;
+	if (!r->layout.is_pipe)
+		return open_file(r, err);
+	sp_source_take(s, 16);
+	return 0;
+}
+
+static int open_with(struct sp_reader **out, struct sp_reader *r, unsigned flags,
+		     struct sp_err *err)
+{
+	r->flags = flags;
+	int rc = open_head(r, err);
+	if (rc < 0) {
+		sp_reader_close(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+static struct sp_reader *reader_new(void)
+{
+	struct sp_reader *r = calloc(1, sizeof *r);
+	if (!r)
+		return NULL;
+	sp_events_init(&r->ev);
+	r->src.fd = -1;
+	r->pool = sp_chunk_pool_new();
+	if (!r->pool) {
+		free(r);
+		return NULL;
+	}
+	return r;
+}
+
+int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, struct sp_err *err)
+{
+	struct sp_reader *r = reader_new();
+	if (!r)
+		return sp_err_nomem(err);
+	int rc = sp_source_open(&r->src, path, r->pool, err);
+	if (rc < 0) {
+		sp_reader_close(r);
+		return rc;
+	}
+	return open_with(out, r, flags, err);
+}
+
+int sp_reader_open_bytes(struct sp_reader **out, const void *data, size_t size, unsigned flags,
+			 struct sp_err *err)
+{
+	struct sp_reader *r = reader_new();
+	if (!r)
+		return sp_err_nomem(err);
+	sp_source_memory(&r->src, data, size);
+	return open_with(out, r, flags, err);
+}
+
+void sp_reader_close(struct sp_reader *r)
+{
+	if (!r)
+		return;
+	if (r->cur_held)
+		sp_chunk_release(r->cur);
+	sp_order_deinit(&r->order);
+	sp_chunk_release(r->swap_chunk);
+	sp_decomp_free(r->decomp);
+	sp_events_deinit(&r->ev);
+	sp_source_close(&r->src);
+	sp_chunk_pool_close(r->pool);
+	free(r);
+}
+
+/* --- frames --- */
+
+static size_t frame_size(const struct sp_reader *r, const uint8_t *header)
+{
+	uint16_t size = sp_get16(header + 6);
+	return r->layout.swapped ? __builtin_bswap16(size) : size;
+}
+
+static uint32_t frame_type(const struct sp_reader *r, const uint8_t *header)
+{
+	uint32_t type = sp_get32(header);
+	return r->layout.swapped ? __builtin_bswap32(type) : type;
+}
+
+/* The input has ended where a record should begin or go on. */
+static void input_ended(struct sp_reader *r)
+{
+	const struct sp_source *s = &r->src;
+	unsigned long long pos = s->pos;
+	if (s->stopped)
+		complain(r, SP_INPUT_CUT, "reading was stopped by a signal at offset %llu", pos);
+	else if (s->at != s->end && s->pos < s->limit)
+		complain(r, SP_INPUT_CUT, "it ends inside a record, at offset %llu", pos);
+	else if (s->limit != UINT64_MAX && s->pos < s->limit)
+		complain(r, SP_INPUT_CUT, "it ends at offset %llu, %llu bytes before its data's end",
+			 pos, (unsigned long long)(s->limit - s->pos));
+	else if (!r->layout.is_pipe && r->layout.data.size == 0)
+		complain(r, SP_INPUT_CUT,
+			 "its header gives the data no size: the program that wrote it was killed");
+	if (r->decomp && sp_decomp_rest(r->decomp))
+		complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
+	if (r->ev.info.is_ours && !r->end_seen)
+		complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record", pos);
+}
+
+/* Features that stand behind the data of a file that came through a pipe. */
+static void read_late_features(struct sp_reader *r)
+{
+	struct sp_source *s = &r->src;
+	struct sp_file_part part = {.offset = s->pos};
+	struct sp_buf tail = {0};
+	s->limit = UINT64_MAX;
+	if (sp_source_read(s, UINT64_MAX, HEAD_BYTES_MAX, &tail, NULL) >= 0) {
+		part.data = tail.data;
+		part.size = tail.len;
+		sp_file_features_parse(&r->ev, &r->layout, &part);
+	}
+	sp_buf_deinit(&tail);
+}
+
+static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	struct sp_source *s = &r->src;
+	int rc = sp_source_need(s, 8, err);
+	if (rc == 1) {
+		f->size = frame_size(r, s->at);
+		if (f->size < 8) {
+			complain(r, SP_INPUT_DAMAGED,
+				 "the record at offset %llu claims %zu bytes: what follows cannot be "
+				 "read",
+				 (unsigned long long)s->pos, f->size);
+			return 0;
+		}
+		rc = sp_source_need(s, f->size, err);
+	}
+	if (rc == 0) {
+		bool whole_data = r->file_on_pipe && r->layout.data.size && s->pos == s->limit;
+		input_ended(r);
+		if (whole_data)
+			read_late_features(r);
+	}
+	if (rc <= 0)
+		return rc;
+	f->raw = s->at;
+	f->pos = s->pos;
+	f->chunk = s->chunk;
+	sp_source_take(s, f->size);
+	return 1;
+}
+
+/* Compressed data that cannot be expanded: the stream is lost from here on, what is not compressed
+ * goes on. */
+static void give_up_expanding(struct sp_reader *r, const char *why)
+{
+	complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
+		 (unsigned long long)r->expanding_pos, why);
+	r->expanding = false;
+	r->decomp_broken = true;
+	sp_decomp_free(r->decomp);
+	r->decomp = NULL;
+}
+
+/* The next record out of the compressed one under way: 1, or 0 when it is used up. */
+static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	struct sp_err why;
+	const uint8_t *p;
+	int rc = sp_decomp_peek(r->decomp, 8, &p, &f->chunk, &why);
+	if (rc == 1) {
+		f->size = frame_size(r, p);
+		uint32_t type = frame_type(r, p);
+		if (f->size < 8 || type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2 ||
+		    type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
+			give_up_expanding(r, "what it holds are no records");
+			return 0;
+		}
+		rc = sp_decomp_peek(r->decomp, f->size, &p, &f->chunk, &why);
+	}
+	if (rc == 1) {
+		f->raw = p;
+		f->pos = r->expanding_pos;
+		sp_decomp_take(r->decomp, f->size);
+		return 1;
+	}
+	if (rc == 0) {
+		r->expanding = false;
+		return 0;
+	}
+	if (rc == SP_ERR_NOMEM)
+		return sp_err_nomem(err);
+	give_up_expanding(r, why.msg);
+	return 0;
+}
+
+static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t type,
+			   struct sp_err *err)
+{
+	const uint8_t *data = f->raw + 8;
+	size_t size = f->size - 8;
+	r->expanding_pos = f->pos;
+	if (type == SP_PERF_COMPRESSED2) { /* u64 data_size; padded behind */
+		uint64_t said = size >= 8 ? sp_get64(data) : UINT64_MAX;
+		if (r->layout.swapped && size >= 8)
+			said = __builtin_bswap64(said);
+		if (size < 8 || said > size - 8) {
+			give_up_expanding(r, "its size contradicts itself");
+			return 0;
+		}
+		data += 8;
+		size = (size_t)said;
+	}
+	if (r->decomp_broken) {
+		sp_count(&r->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	if (!r->decomp)
+		r->decomp = sp_decomp_new(r->pool);
+	if (!r->decomp)
+		return sp_err_nomem(err);
+	uint64_t limit = r->ev.comp_mmap_len > EXPAND_MIN ? r->ev.comp_mmap_len : EXPAND_MIN;
+	sp_decomp_feed(r->decomp, data, size, limit);
+	r->expanding = true;
+	return 0;
+}
+
+/* AUX area and tracing data follow their records, outside of the size that these state. */
+static int skip_payload(struct sp_reader *r, const struct frame *f, uint32_t type,
+			struct sp_err *err)
+{
+	uint64_t n = 0;
+	if (type == SP_PERF_AUXTRACE && f->size >= 16) {
+		n = sp_get64(f->raw + 8);
+		n = r->layout.swapped ? __builtin_bswap64(n) : n;
+	} else if (type == SP_PERF_HEADER_TRACING_DATA && f->size >= 12) {
+		uint32_t n32 = sp_get32(f->raw + 8);
+		n = r->layout.swapped ? __builtin_bswap32(n32) : n32;
+	}
+	sp_count(&r->counters, SP_C_skipped_records, 1);
+	int rc = sp_source_skip(&r->src, n, err);
+	if (rc == 0)
+		complain(r, SP_INPUT_CUT, "it ends inside the data of the record at offset %llu",
+			 (unsigned long long)f->pos);
+	return rc;
+}
+
+/* Room for n bytes of a native copy. */
+static uint8_t *swap_room(struct sp_reader *r, size_t n)
+{
+	if (!r->swap_chunk || SP_CHUNK_BYTES - r->swap_used < n) {
+		struct sp_chunk *c = sp_chunk_get(r->pool);
+		if (!c)
+			return NULL;
+		sp_chunk_release(r->swap_chunk);
+		r->swap_chunk = c;
+		r->swap_used = 0;
+	}
+	uint8_t *p = r->swap_chunk->data + r->swap_used;
+	r->swap_used += (n + 7) & ~(size_t)7;
+	return p;
+}
+
+/* A foreign frame into a native copy: 1, 0 when it has to be left out, or an error. */
+static int native(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	uint8_t *copy = swap_room(r, SP_MAX_RECORD + 1);
+	if (!copy)
+		return sp_err_nomem(err);
+	r->swap_used -= SP_MAX_RECORD + 1;
+	memcpy(copy, f->raw, f->size);
+	sp_swap_header(copy);
+	uint32_t type = sp_get32(copy);
+	if (type == SP_PERF_HEADER_ATTR || type == SP_PERF_HEADER_FEATURE) {
+		struct sp_buf whole = {0};
+		int known = sp_swap_head_record(&whole, copy, f->size);
+		if (known) {
+			memcpy(copy, whole.data, whole.len);
+			f->size = whole.len;
+		} else {
+			sp_count(&r->counters, SP_C_skipped_records, 1);
+		}
+		sp_buf_deinit(&whole);
+		if (!known)
+			return 0;
+	} else if (!sp_swap_body(copy, f->size, &r->ev)) {
+		sp_count(&r->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	r->swap_used += (f->size + 7) & ~(size_t)7;
+	f->raw = copy;
+	f->chunk = r->swap_chunk;
+	return 1;
+}
+
+/* The next record in input order, expanded and native: 1, 0 at the end. */
+static int next_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	for (;;) {
+		int rc = r->expanding ? expanded_frame(r, f, err) : 0;
+		if (rc == 0 && !r->expanding) {
+			rc = source_frame(r, f, err);
+			if (rc <= 0)
+				return rc;
+			uint32_t type = frame_type(r, f->raw);
+			if (type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2) {
+				rc = begin_expanding(r, f, type, err);
+				if (rc < 0)
+					return rc;
+				continue;
+			}
+			if (type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
+				rc = skip_payload(r, f, type, err);
+				if (rc <= 0)
+					return rc;
+				continue;
+			}
+		}
+		if (rc == 1 && r->layout.swapped)
+			rc = native(r, f, err);
+		if (rc != 0)
+			return rc;
+	}
+}
+
+/* --- records --- */
+
+/* Our own records tell whether the stream is ours and whole. */
+static void note_ext(struct sp_reader *r, const struct sp_record *rec)
+{
+	struct sp_ext ext;
+	size_t len;
+	int rc = sp_ext_parse(rec, &ext, NULL);
+	if (rc < 0)
+		complain(r, SP_INPUT_DAMAGED, "an extension record contradicts itself");
+	if (rc != 1)
+		return;
+	if (ext.kind == SP_EXT_START && !r->kernel_record_seen) {
+		const char *chain = sp_ext_value(ext.payload, ext.payload_bytes, "chain", &len);
+		r->ev.info.is_ours = true;
+		r->ev.info.chain_is_site = chain && len == 4 && memcmp(chain, "site", 4) == 0;
+	} else if (ext.kind == SP_EXT_END) {
+		r->end_seen = true;
+	}
+}
+
+static void count_record(struct sp_reader *r, const struct sp_record *rec)
+{
+	switch (rec->type) {
+	case SP_PERF_LOST:
+		sp_count(&r->counters, SP_C_lost_events, rec->lost.lost);
+		break;
+	case SP_PERF_LOST_SAMPLES:
+		sp_count(&r->counters, SP_C_lost_samples, rec->lost.lost);
+		break;
+	case SP_PERF_THROTTLE:
+		sp_count(&r->counters, SP_C_throttled, 1);
+		break;
+	default:
+		if ((rec->type > SP_PERF_AUX_OUTPUT_HW_ID && rec->type < SP_PERF_HEADER_ATTR) ||
+		    rec->type > SP_PERF_COMPRESSED2 || rec->type == 0)
+			sp_count(&r->counters, SP_C_skipped_records, 1);
+	}
+}
+
+/* Decode a record that is to be given now. */
+static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, size_t size,
+		uint64_t pos, struct sp_chunk *chunk)
+{
+	const struct sp_event *event =
+		sp_get32(raw) < SP_PERF_HEADER_ATTR ? sp_events_of(&r->ev, raw, size) : NULL;
+	r->cur = chunk;
+	if (!sp_record_decode(rec, raw, size, event)) {
+		complain(r, SP_INPUT_DAMAGED,
+			 "the record at offset %llu (type %u, %zu bytes) cannot be parsed",
+			 (unsigned long long)pos, rec->type, size);
+		return 1;
+	}
+	if (rec->type != SP_PERF_SAMPLE)
+		count_record(r, rec);
+	return 1;
+}
+
+static int give_queued(struct sp_reader *r, struct sp_record *rec)
+{
+	struct order_item item = sp_order_pop(&r->order);
+	if (item.time_ns > r->given_time)
+		r->given_time = item.time_ns;
+	r->cur_held = true;
+	return give(r, rec, item.raw, item.size, item.pos, item.chunk);
+}
+
+/* Does a FINISHED_ROUND follow within reach in a mapped file? Heads of records only are read. */
+static bool round_ahead(const struct sp_reader *r)
+{
+	const struct sp_source *s = &r->src;
+	if (!s->mapped)
+		return false;
+	uint64_t left = (uint64_t)(s->end - s->at);
+	if (left > s->limit - s->pos)
+		left = s->limit - s->pos;
+	if (left > LOOK_AHEAD_BYTES)
+		left = LOOK_AHEAD_BYTES;
+	const uint8_t *p = s->at;
+	while (left >= 16) {
+		uint64_t size = frame_size(r, p);
+		uint32_t type = frame_type(r, p);
+		if (type == SP_PERF_FINISHED_ROUND)
+			return true;
+		if (type == SP_PERF_AUXTRACE) {
+			uint64_t n = sp_get64(p + 8);
+			n = r->layout.swapped ? __builtin_bswap64(n) : n;
+			if (n > left)
+				return false;
+			size += n;
+		}
+		if (size < 8 || size > left)
+			return false;
+		p += size;
+		left -= size;
+	}
+	return false;
+}
+
+/* Must the earliest record go although its round is not over? */
+static bool queue_is_full(struct sp_reader *r)
+{
+	const struct sp_order *o = &r->order;
+	if (o->n_chunks > QUEUE_CHUNKS_MAX || o->n > QUEUE_ITEMS_MAX)
+		return true;
+	if (r->rounds_seen || o->bytes <= WINDOW_BYTES)
+		return false;
+	if (!r->looked_ahead) {
+		r->looked_ahead = true;
+		r->rounds_seen = round_ahead(r);
+	}
+	return !r->rounds_seen;
+}
+
+/* What one frame means: 1 when it is to be given at once (*rec is set), 0 when it waits. */
+static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct frame *f,
+		      struct sp_err *err)
+{
+	uint32_t type = sp_get32(f->raw);
+	bool ordered = !(r->flags & SP_READER_UNORDERED) && !r->ev.info.is_ours;
+	if (type >= SP_PERF_HEADER_ATTR) {
+		if (type == SP_PERF_FINISHED_ROUND && ordered) {
+			r->rounds_seen = r->flushing = true;
+			r->flush_limit = r->next_limit;
+			r->round = *f;
+			return 0;
+		}
+		int rc = sp_events_record(&r->ev, f->raw, f->size, err);
+		if (rc == SP_ERR_NOMEM)
+			return rc;
+		if (rc < 0)
+			complain(r, SP_INPUT_DAMAGED, "the record at offset %llu: bad attributes",
+				 (unsigned long long)f->pos);
+		rc = give(r, rec, f->raw, f->size, f->pos, f->chunk);
+		if (type == SP_PERF_HEADER_EVENT_TYPE)
+			note_ext(r, rec);
+		return rc;
+	}
+	r->kernel_record_seen = true;
+	if (r->flags & SP_READER_UNORDERED)
+		return give(r, rec, f->raw, f->size, f->pos, f->chunk);
+	uint64_t time = sp_record_time(f->raw, f->size, sp_events_of(&r->ev, f->raw, f->size));
+	if (time == UINT64_MAX) /* perf's mark for no time */
+		time = 0;
+	if (time && time < r->given_time)
+		sp_count(&r->counters, SP_C_out_of_order, 1);
+	if (!ordered || !time) { /* without a time: before all that wait */
+		if (time > r->given_time)
+			r->given_time = time;
+		return give(r, rec, f->raw, f->size, f->pos, f->chunk);
+	}
+	if (time > r->max_time)
+		r->max_time = time;
+	if (!sp_order_push(&r->order, time, f->raw, (uint32_t)f->size, f->pos, f->chunk))
+		return sp_err_nomem(err);
+	return 0;
+}
+
+/* A stage that reads a file ends at the first signal; a pipe's reading ends in the source. */
+static bool stop_asked(const struct sp_reader *r)
+{
+	return sp_stop_level() > (r->src.mapped ? 0 : 1);
+}
+
+int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *err)
+{
+	if (r->cur_held)
+		sp_chunk_release(r->cur);
+	r->cur_held = false;
+	r->cur = NULL;
+	for (;;) {
+		if (r->order.n &&
+		    (r->flush_all || (r->flushing && r->order.v[0].time_ns <= r->flush_limit) ||
+		     queue_is_full(r)))
+			return give_queued(r, rec);
+		if (r->flushing) {
+			r->flushing = false;
+			r->next_limit = r->max_time;
+			return give(r, rec, r->round.raw, r->round.size, r->round.pos,
+				    r->round.chunk);
+		}
+		if (r->flush_all) {
+			if (r->pending_rc < 0 && err)
+				*err = r->pending;
+			return r->pending_rc;
+		}
+		struct frame f;
+		int rc;
+		if (stop_asked(r)) {
+			r->src.stopped = true;
+			input_ended(r);
+			rc = 0;
+		} else {
+			rc = next_frame(r, &f, &r->pending);
+		}
+		if (rc > 0) {
+			rc = take_frame(r, rec, &f, &r->pending);
+			if (rc > 0)
+				return rc;
+			if (rc == 0)
+				continue;
+		}
+		if (rc < 0)
+			complain(r, SP_INPUT_CUT, "%s", r->pending.msg);
+		r->pending_rc = rc;
+		r->flush_all = true;
+	}
+}
+
+/* --- what it knows --- */
+
+struct sp_chunk *sp_reader_chunk(struct sp_reader *r)
+{
+	return r->cur;
+}
+
+enum sp_input_state sp_reader_state(const struct sp_reader *r)
+{
+	return r->state;
+}
+
+const char *sp_reader_complaint(const struct sp_reader *r)
+{
+	return r->complaint;
+}
+
+const struct sp_perf_info *sp_reader_info(const struct sp_reader *r)
+{
+	return &r->ev.info;
+}
+
+size_t sp_reader_n_events(const struct sp_reader *r)
+{
+	return r->ev.n;
+}
+
+const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index)
+{
+	return index < r->ev.n ? r->ev.v[index] : NULL;
+}
+
+const struct sp_counters *sp_reader_counters(const struct sp_reader *r)
+{
+	return &r->counters;
+}
+
+const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, size_t *size)
+{
+	if (feature >= SP_N_FEATURES || !r->ev.raw_features[feature].len)
+		return NULL;
+	*size = r->ev.raw_features[feature].len;
+	return r->ev.raw_features[feature].data;
+}
+
+const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint8_t *len)
+{
+	uint32_t i = sp_intern_find(&r->ev.paths, path, strlen(path));
+	if (i == SP_NOT_FOUND)
+		return NULL;
+	*len = r->ev.build_ids[i].len;
+	return r->ev.build_ids[i].id;
+}
+
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, const char **path, int32_t *pid,
+			   const uint8_t **build_id, uint8_t *len)
+{
+	if (i >= r->ev.paths.n)
+		return false;
+	*path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL);
+	*pid = r->ev.build_ids[i].pid;
+	*build_id = r->ev.build_ids[i].id;
+	*len = r->ev.build_ids[i].len;
+	return true;
+}
+
+uint64_t sp_reader_offset(const struct sp_reader *r)
+{
+	return r->src.pos;
+}
+
+uint64_t sp_reader_input_bytes(const struct sp_reader *r)
+{
+	return r->src.mapped ? r->src.map.size : 0;
+}

@@ -1,0 +1,219 @@
+#define _GNU_SOURCE
+#include "perf/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/stop.h"
+
+/* Room in a chunk below which a fresh one is begun, so that reads stay long. */
+#define READ_MIN ((size_t)128 << 10)
+
+void sp_source_memory(struct sp_source *s, const void *data, size_t size)
+{
+	*s = (struct sp_source){.mapped = true, .fd = -1, .limit = UINT64_MAX};
+	s->map.data = data;
+	s->map.size = size;
+	atomic_store(&s->map_chunk.refs, 1);
+	s->chunk = &s->map_chunk;
+	s->at = data;
+	s->end = s->at + size;
+}
+
+static int open_path(const char *path, struct sp_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	return fd < 0 ? sp_err_errno(err, "cannot open %s", path) : fd;
+}
+
+int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *pool,
+		   struct sp_err *err)
+{
+	bool own = path && strcmp(path, "-") != 0;
+	const char *name = own ? path : "standard input";
+	int fd = own ? open_path(path, err) : 0;
+	if (fd < 0)
+		return fd;
+	struct sp_source out = {.fd = -1, .limit = UINT64_MAX, .pool = pool};
+	struct stat st;
+	int rc = 0;
+	if (fstat(fd, &st) < 0)
+		rc = sp_err_errno(err, "cannot stat %s", name);
+	else if (S_ISDIR(st.st_mode))
+		rc = sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
+				"cannot read %s: a folder (perf record --threads): give the file "
+				"%s/data",
+				name, name);
+	else if (isatty(fd))
+		rc = sp_err_set(err, SP_ERR_INVALID, 0,
+				"cannot read %s: a terminal; give a perf.data file, or put "
+				"sp-capture or perf record -o - in front",
+				name);
+	else if (S_ISREG(st.st_mode))
+		rc = sp_map_file_fd(&out.map, fd, name, err);
+	if (rc == 0 && !(out.name = strdup(name)))
+		rc = sp_err_nomem(err);
+	bool regular = rc == 0 && S_ISREG(st.st_mode);
+	if (own && (regular || rc < 0))
+		close(fd);
+	if (rc < 0) {
+		sp_map_file_close(&out.map);
+		return rc;
+	}
+	if (regular) {
+		char *kept = out.name;
+		struct sp_map_file map = out.map;
+		/* A redirected file is read from where its descriptor stands. */
+		off_t at = own ? 0 : lseek(fd, 0, SEEK_CUR);
+		sp_source_memory(s, map.data, map.size);
+		s->map = map;
+		s->name = kept;
+		s->pool = pool;
+		if (at > 0 && (uint64_t)at <= map.size)
+			sp_source_take(s, (size_t)at);
+		return 0;
+	}
+	*s = out;
+	s->fd = fd;
+	s->close_fd = own;
+	sp_pipe_enlarge(fd);
+	return 0;
+}
+
+void sp_source_close(struct sp_source *s)
+{
+	if (!s->mapped)
+		sp_chunk_release(s->chunk);
+	else if (s->name) /* memory that was given has no name and no map of ours */
+		sp_map_file_close(&s->map);
+	if (s->close_fd)
+		close(s->fd);
+	free(s->name);
+	*s = (struct sp_source){.fd = -1};
+}
+
+/* Wait for input or a signal: 1 to read, 0 to stop. */
+static int wait_for_input(const struct sp_source *s)
+{
+	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN},
+			      {.fd = sp_stop_fd(), .events = POLLIN}};
+	if (sp_stop_level() > 1)
+		return 0;
+	if (p[1].fd < 0 || sp_stop_level() > 0)
+		return 1; /* nobody to tell us, or told already: read() waits by itself */
+	while (poll(p, 2, -1) < 0 && errno == EINTR)
+		if (sp_stop_level() > 1)
+			return 0;
+	return sp_stop_level() > 1 ? 0 : 1;
+}
+
+static int fresh_chunk(struct sp_source *s, struct sp_err *err)
+{
+	struct sp_chunk *c = sp_chunk_get(s->pool);
+	if (!c)
+		return sp_err_nomem(err);
+	size_t rest = (size_t)(s->end - s->at);
+	uint8_t *start = c->data + SP_CHUNK_HEADROOM - rest; /* reads begin on a page */
+	if (rest)
+		memcpy(start, s->at, rest);
+	sp_chunk_release(s->chunk);
+	s->chunk = c;
+	s->at = start;
+	s->end = c->data + SP_CHUNK_HEADROOM;
+	return 0;
+}
+
+/* One read() into the chunk: 1, or 0 at the end. */
+static int read_more(struct sp_source *s, struct sp_err *err)
+{
+	size_t room = s->chunk ? (size_t)(s->chunk->data + SP_CHUNK_BYTES - s->end) : 0;
+	if (room < READ_MIN) {
+		int rc = fresh_chunk(s, err);
+		if (rc < 0)
+			return rc;
+		room = SP_CHUNK_BYTES - SP_CHUNK_HEADROOM;
+	}
+	for (;;) {
+		if (!wait_for_input(s)) {
+			s->ended = s->stopped = true;
+			return 0;
+		}
+		ssize_t n = read(s->fd, s->chunk->data + (s->end - s->chunk->data), room);
+		if (n > 0) {
+			s->end += n;
+			return 1;
+		}
+		if (n == 0) {
+			s->ended = true;
+			return 0;
+		}
+		struct pollfd p = {.fd = s->fd, .events = POLLIN};
+		if (errno == EAGAIN) /* somebody made it non-blocking */
+			poll(&p, 1, -1);
+		else if (errno != EINTR)
+			return sp_err_errno(err, "cannot read %s", s->name);
+	}
+}
+
+int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
+{
+	if (s->limit - s->pos < n)
+		return 0;
+	while ((size_t)(s->end - s->at) < n) {
+		if (s->mapped || s->ended)
+			return 0;
+		int rc = read_more(s, err);
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)
+{
+	bool whole = s->limit - s->pos >= n;
+	if (!whole)
+		n = s->limit - s->pos;
+	while (n) {
+		int rc = sp_source_need(s, 1, err);
+		if (rc <= 0)
+			return rc;
+		size_t have = (size_t)(s->end - s->at);
+		size_t part = have < n ? have : (size_t)n;
+		sp_source_take(s, part);
+		n -= part;
+	}
+	return whole;
+}
+
+int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,
+		   struct sp_err *err)
+{
+	size_t before = b->len;
+	while (s->pos < upto) {
+		int rc = sp_source_need(s, 1, err);
+		if (rc < 0)
+			return rc;
+		if (rc == 0)
+			break;
+		uint64_t part = (uint64_t)(s->end - s->at);
+		if (part > upto - s->pos)
+			part = upto - s->pos;
+		if (part > s->limit - s->pos)
+			part = s->limit - s->pos;
+		if (b->len - before + part > max)
+			return sp_err_set(err, SP_ERR_LIMIT, 0,
+					  "cannot read %s: its header is larger than %zu bytes",
+					  s->name ? s->name : "the input", max);
+		sp_buf_add(b, s->at, (size_t)part);
+		if (b->failed)
+			return sp_err_nomem(err);
+		sp_source_take(s, (size_t)part);
+	}
+	return 0;
+}

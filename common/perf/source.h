@@ -1,0 +1,58 @@
+/* The bytes of an input in order: a mapped file, or whatever read() gives, in chunks. */
+#ifndef SP_PERF_SOURCE_H
+#define SP_PERF_SOURCE_H
+
+#include "base/file.h"
+#include "perf/chunk.h"
+
+struct sp_source {
+	bool mapped, ended;
+	bool stopped;   /* a signal ended it */
+	int fd;         /* -1 when mapped */
+	bool close_fd;
+	char *name;     /* owned; for messages */
+	uint64_t pos;   /* offset in the input of `at` */
+	uint64_t limit; /* input ends here whatever follows; UINT64_MAX: at its end */
+	const uint8_t *at, *end; /* bytes in hand, in chunk */
+	struct sp_chunk *chunk;  /* held */
+	struct sp_chunk_pool *pool;
+	struct sp_map_file map;
+	struct sp_chunk map_chunk;
+};
+
+/* path NULL or "-": standard input. Regular files are mapped, all else is read. */
+int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *pool,
+		   struct sp_err *err);
+/* For tests and fuzzers: bytes in memory as if they were a mapped file. */
+void sp_source_memory(struct sp_source *s, const void *data, size_t size);
+void sp_source_close(struct sp_source *s);
+
+/* Have n bytes (at most 65535 of a pipe) in place at s->at: 1; 0 when the input ends before. */
+int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err);
+
+static inline int sp_source_need(struct sp_source *s, size_t n, struct sp_err *err)
+{
+	return (size_t)(s->end - s->at) >= n && s->limit - s->pos >= n ? 1
+								       : sp_source_fill(s, n, err);
+}
+
+static inline void sp_source_take(struct sp_source *s, size_t n)
+{
+	s->at += n;
+	s->pos += n;
+}
+
+/* Pass over n bytes: 1, or 0 when the input ends before. */
+int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err);
+
+/* Append everything up to input offset `upto` to b; fewer when the input ends. SP_ERR_LIMIT. */
+int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,
+		   struct sp_err *err);
+
+/* Bytes that the input is known to have; UINT64_MAX for a pipe. */
+static inline uint64_t sp_source_size(const struct sp_source *s)
+{
+	return s->mapped ? s->map.size : UINT64_MAX;
+}
+
+#endif
