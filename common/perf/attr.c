@@ -147,6 +147,8 @@ int sp_attr_decode(struct sp_attr *a, const uint8_t *p, size_t avail, bool swap,
 
 void sp_attr_unwound(struct sp_attr *a)
 {
+	if (!(a->sample_type & (SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER)))
+		return;
 	a->sample_type &= ~(SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER);
 	a->sample_type |= SP_SAMPLE_CALLCHAIN;
 	a->flags &= ~SP_ATTR_EXCLUDE_CALLCHAIN_USER;
@@ -157,6 +159,8 @@ void sp_attr_unwound(struct sp_attr *a)
 void sp_attr_bytes_unwound(uint8_t *attr)
 {
 	uint64_t sample_type = sp_get64(attr + AT_SAMPLE_TYPE);
+	if (!(sample_type & (SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER)))
+		return;
 	sample_type &= ~(SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER);
 	sp_put64(attr + AT_SAMPLE_TYPE, sample_type | SP_SAMPLE_CALLCHAIN);
 	sp_put64(attr + AT_FLAGS, sp_get64(attr + AT_FLAGS) & ~SP_ATTR_EXCLUDE_CALLCHAIN_USER);

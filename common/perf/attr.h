@@ -69,8 +69,8 @@ int sp_attr_normalize(uint8_t out[SP_ATTR_BYTES], const uint8_t *p, size_t avail
 		      struct sp_err *err);
 
 /* What sp-unwind does to an attr of its output: samples carry no user registers and stacks any
- * more, and have user call chains (stream.md). In place, on native bytes of at least 96, or on
- * the struct. */
+ * more, and have user call chains (stream.md). Attrs whose samples carry neither stay as they are.
+ * In place, on native bytes of at least 96, or on the struct. */
 void sp_attr_bytes_unwound(uint8_t *attr);
 void sp_attr_unwound(struct sp_attr *a);
 

@@ -50,6 +50,7 @@ static struct sp_event *event_new(const uint8_t *attr, const uint8_t *ids, size_
 		free(ev);
 		return NULL;
 	}
+	memcpy(ev->attr_bytes, attr, SP_ATTR_BYTES);
 	sp_attr_name(&ev->attr, name, sizeof name);
 	ev->name = strdup(name);
 	ev->ids = n_ids ? malloc(n_ids * 8) : NULL;
@@ -270,7 +271,8 @@ void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size)
 	int32_t pid = id_at == 12 ? (int32_t)sp_get32(rec + 8) : -1;
 	struct events_build_id *b = &e->build_ids[i];
 	if (is_new || pid == -1 || b->pid != -1) {
-		*b = (struct events_build_id){.pid = pid, .len = len};
+		*b = (struct events_build_id){
+			.pid = pid, .misc = sp_get16(rec + 4) & 7, .len = len};
 		memcpy(b->id, rec + id_at, len);
 	}
 }

@@ -9,6 +9,7 @@
 
 struct events_build_id {
 	int32_t pid;
+	uint16_t misc; /* cpumode */
 	uint8_t len, id[20];
 };
 

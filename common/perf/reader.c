@@ -746,15 +746,14 @@ const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, u
 	return r->ev.build_ids[i].id;
 }
 
-bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, const char **path, int32_t *pid,
-			   const uint8_t **build_id, uint8_t *len)
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader_build_id *out)
 {
 	if (i >= r->ev.paths.n)
 		return false;
-	*path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL);
-	*pid = r->ev.build_ids[i].pid;
-	*build_id = r->ev.build_ids[i].id;
-	*len = r->ev.build_ids[i].len;
+	const struct events_build_id *b = &r->ev.build_ids[i];
+	*out = (struct sp_reader_build_id){.path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL),
+					   .pid = b->pid, .misc = b->misc, .len = b->len};
+	memcpy(out->id, b->id, sizeof out->id);
 	return true;
 }
 

@@ -69,8 +69,13 @@ const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, u
 const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, size_t *size);
 /* Every build-id that the input told, for a filter that passes a file's table on. False when i is
  * beyond the last. */
-bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, const char **path, int32_t *pid,
-			   const uint8_t **build_id, uint8_t *len);
+struct sp_reader_build_id {
+	const char *path; /* owned by the reader */
+	int32_t pid;
+	uint16_t misc; /* cpumode */
+	uint8_t len, id[20];
+};
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader_build_id *out);
 /* Bytes of the input that have been used so far, and its size when that is known (else 0). */
 uint64_t sp_reader_offset(const struct sp_reader *r);
 uint64_t sp_reader_input_bytes(const struct sp_reader *r);

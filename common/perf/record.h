@@ -105,6 +105,7 @@ struct sp_attr {
 /* An event of the recording: one attr with its ids and name. Owned by the reader. */
 struct sp_event {
 	struct sp_attr attr;
+	uint8_t attr_bytes[128]; /* the whole attr, native order, attr.size 128 (attr.h) */
 	uint64_t *ids;
 	size_t n_ids, cap_ids;
 	char *name; /* from EVENT_DESC, EVENT_UPDATE, or made from type and config; never NULL */
