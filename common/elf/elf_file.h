@@ -11,17 +11,12 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/build_id.h"
 #include "base/cursor.h"
 #include "base/err.h"
 #include "base/file.h"
 
-#define SP_BUILD_ID_MAX 64
 #define SP_SECTION_MAX (UINT64_C(512) << 20) /* largest inflated section */
-
-struct sp_build_id {
-	uint8_t len; /* 0 = none */
-	uint8_t bytes[SP_BUILD_ID_MAX];
-};
 
 struct sp_segment {
 	uint32_t type, flags; /* PT_*, PF_* */
@@ -92,11 +87,6 @@ static inline struct sp_cursor sp_elf_cursor(const struct sp_elf *e, const void 
 	struct sp_cursor c = sp_cursor(data, len);
 	c.swap = e->swap;
 	return c;
-}
-
-static inline bool sp_build_id_equal(const struct sp_build_id *a, const struct sp_build_id *b)
-{
-	return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
 
 /* Lower-case hex into out (2 * len + 1 bytes). */

@@ -14,8 +14,9 @@
 
 #include <stdatomic.h>
 
+#include "base/build_id.h"
+#include "base/err.h"
 #include "perf/record.h"
-#include "elf/elf_file.h"
 
 #define SP_PROCS_EXITED 4096u
 #define SP_PROCS_LIVE (1u << 18)
