@@ -1,0 +1,384 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "hold.h"
+#include "session.h"
+#include "tasks.h"
+
+#define MAX_PASSES 3
+#define GONE SP_ERR_GONE
+
+struct list {
+	int32_t *v; /* owned */
+	size_t n, cap;
+};
+
+static uint64_t lost_of(int fd)
+{
+	uint64_t v[2] = {0};
+	return fd >= 0 && read(fd, v, sizeof v) == sizeof v ? v[1] : 0;
+}
+
+static void close_event(struct cap_session *s, struct cap_task *t, size_t cpu)
+{
+	if (t->fds[cpu] < 0)
+		return;
+	if (s->sampler.has_lost)
+		s->retired_lost[cpu] += lost_of(t->fds[cpu]);
+	close(t->fds[cpu]);
+	t->fds[cpu] = -1;
+}
+
+static void task_drop(struct cap_session *s, struct cap_task *t)
+{
+	for (size_t c = 0; c < s->n_cpus; c++)
+		close_event(s, t, c);
+	free(t->fds);
+	free(t->ids);
+	*t = (struct cap_task){0};
+}
+
+/* One event on one CPU, into that CPU's ring. */
+static int open_on(struct cap_session *s, struct cap_task *t, size_t cpu, size_t n_wanted,
+		   struct sp_err *err)
+{
+	int fd = cap_sampler_open(&s->sampler, t->role, t->tid, s->kernel.cpus[cpu], n_wanted, err);
+	if (fd < 0)
+		return fd;
+	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
+		int rc = sp_err_errno(err, "cannot use the ring of CPU %u for thread %d: "
+					   "PERF_EVENT_IOC_SET_OUTPUT",
+				      s->kernel.cpus[cpu], t->tid);
+		close(fd);
+		return rc;
+	}
+	t->fds[cpu] = fd;
+	return 0;
+}
+
+static int open_task(struct cap_session *s, int32_t pid, int32_t tid, enum cap_role role,
+		     size_t n_wanted, struct sp_err *err)
+{
+	struct cap_task t = {.pid = pid, .tid = tid, .role = role};
+	t.fds = malloc(s->n_cpus * sizeof *t.fds);
+	if (!t.fds)
+		return sp_err_nomem(err);
+	for (size_t c = 0; c < s->n_cpus; c++)
+		t.fds[c] = -1;
+	for (size_t c = 0; c < s->n_cpus; c++) {
+		int rc = open_on(s, &t, c, n_wanted, err);
+		if (rc < 0) {
+			task_drop(s, &t);
+			return rc;
+		}
+	}
+	t.opened_ns = cap_now_ns();
+	struct cap_task *slot = SP_PUSH(&s->tasks, &s->n_tasks, &s->cap_tasks);
+	if (!slot || !sp_map64_put(&s->by_tid, (uint32_t)tid, (uint32_t)s->n_tasks - 1)) {
+		if (slot)
+			s->n_tasks--;
+		task_drop(s, &t);
+		return sp_err_nomem(err);
+	}
+	*slot = t;
+	return 0;
+}
+
+/* Whether a thread's events came by inheritance: it was seen born after those of its maker were
+ * complete. */
+static bool is_inherited(const struct cap_session *s, int32_t tid)
+{
+	for (int depth = 0; depth < 64; depth++) {
+		uint32_t at = sp_map64_get(&s->forked, (uint32_t)tid);
+		if (at == SP_NOT_FOUND)
+			return false;
+		uint32_t maker = sp_map64_get(&s->by_tid, (uint32_t)s->births[at].ptid);
+		if (maker != SP_NOT_FOUND)
+			return s->tasks[maker].opened_ns <= s->births[at].time_ns;
+		tid = s->births[at].ptid;
+	}
+	return false;
+}
+
+/* A thread that appeared while we attached may have inherited some of its maker's events already:
+ * its own ids tell the copies apart (see cap_emit). */
+static void note_late(struct cap_session *s, struct cap_task *t)
+{
+	t->ids = calloc(s->n_cpus, sizeof *t->ids);
+	for (size_t c = 0; t->ids && c < s->n_cpus; c++)
+		if (ioctl(t->fds[c], PERF_EVENT_IOC_ID, &t->ids[c]) < 0)
+			t->ids[c] = 0;
+	s->n_late += t->ids != NULL;
+}
+
+/* Open the threads that are there and not known; how many were, or an error. */
+static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool late,
+		    struct sp_err *err)
+{
+	struct list l = {0};
+	int fresh = 0;
+	int rc = cap_tasks_list(pid, &l.v, &l.n, &l.cap, err);
+	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
+		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
+		    is_inherited(s, l.v[i]))
+			continue;
+		rc = open_task(s, pid, l.v[i], role, (s->n_tasks + l.n) * s->n_cpus, err);
+		if (rc == GONE) { /* ended between the list and the open */
+			rc = 0;
+			continue;
+		}
+		if (rc >= 0 && late)
+			note_late(s, &s->tasks[s->n_tasks - 1]);
+		fresh++;
+	}
+	free(l.v);
+	return rc < 0 ? rc : fresh;
+}
+
+/* Passes until one finds nothing new. 1 when it settled, 0 when threads keep coming. */
+static int open_passes(struct cap_session *s, int32_t pid, enum cap_role role, struct sp_err *err)
+{
+	for (int pass = 0; pass < MAX_PASSES; pass++) {
+		int fresh = open_new(s, pid, role, pass > 0, err);
+		if (fresh < 0)
+			return fresh;
+		/* The rings know who was born meanwhile, and must not overflow. */
+		int rc = cap_session_drain(s, false, err);
+		if (rc < 0)
+			return rc;
+		if (pass > 0 && fresh == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static int open_held(struct cap_session *s, int32_t pid, enum cap_role role, struct sp_err *err)
+{
+	struct cap_hold hold;
+	struct sp_err why;
+	int held = cap_hold_begin(&hold, pid, &why);
+	if (held == GONE) {
+		*err = why;
+		return held;
+	}
+	if (held < 0)
+		sp_warn("%s; going on without holding it", why.msg);
+	bool late = s->n_tasks > 0;
+	int rc = 0;
+	for (int pass = 0; rc >= 0 && pass < 2; pass++) {
+		rc = cap_session_drain(s, false, err);
+		if (rc >= 0)
+			rc = open_new(s, pid, role, late || pass > 0, err);
+	}
+	if (held > 0 && cap_hold_end(&hold, &why) < 0)
+		sp_warn("%s", why.msg);
+	return rc < 0 ? rc : 0;
+}
+
+static int root_add(struct cap_session *s, int32_t pid, struct sp_err *err)
+{
+	struct cap_stat st;
+	if (!cap_stat_read(pid, pid, &st))
+		return sp_err_set(err, GONE, ESRCH, "cannot attach to process %d: no such process",
+				  pid);
+	struct cap_root *r = SP_PUSH(&s->roots, &s->n_roots, &s->cap_roots);
+	if (!r)
+		return sp_err_nomem(err);
+	r->pid = pid;
+	r->start_ticks = st.start_ticks;
+	r->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	return 0;
+}
+
+static void emit_threads(struct cap_session *s, int32_t pid, struct cap_proc *q)
+{
+	struct list l = {0};
+	char comm[64];
+	if (cap_tasks_list(pid, &l.v, &l.n, &l.cap, NULL) >= 0) {
+		for (size_t i = 0; i < l.n; i++) {
+			cap_task_comm(pid, l.v[i], comm);
+			if (comm[0])
+				cap_emit_comm(&s->emit, pid, l.v[i], comm, s->emit.now_ns);
+		}
+		q->n_threads = (uint32_t)l.n;
+		s->n_threads += l.n;
+	}
+	free(l.v);
+}
+
+/* What the process is and has mapped: into the stream, dated before its first sample. */
+static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
+{
+	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);
+	char comm[64];
+	if (!q)
+		return sp_err_nomem(err);
+	q->is_root = is_root;
+	cap_task_comm(pid, pid, comm);
+	cap_emit_comm(&s->emit, pid, pid, comm, s->emit.now_ns);
+	cap_emit_exec(&s->emit, q, s->emit.now_ns);
+	int rc = cap_emit_maps(&s->emit, q, s->emit.now_ns, err);
+	if (rc < 0 && is_root && err->os == ENOENT)
+		return sp_err_set(err, GONE, ESRCH, "cannot attach to process %d: no such process",
+				  pid);
+	return 0; /* unreadable maps: MMAP2 records cover what comes */
+}
+
+int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
+{
+	int rc = 0;
+	if (is_root) {
+		int32_t owner = cap_task_process(pid);
+		if (owner && owner != pid)
+			return sp_err_set(err, SP_ERR_INVALID, 0,
+					  "cannot attach to process %d: it is a thread of process "
+					  "%d (use -p %d, or -t %d)",
+					  pid, owner, owner, pid);
+		rc = root_add(s, pid, err);
+	} else if (sp_map64_get(&s->by_tid, (uint32_t)pid) != SP_NOT_FOUND ||
+		   is_inherited(s, pid)) {
+		return 0;
+	}
+	if (rc >= 0)
+		rc = describe(s, pid, is_root, err);
+	if (rc < 0)
+		return rc;
+	if (s->o->stop)
+		rc = open_held(s, pid, CAP_SAMPLES, err);
+	else
+		rc = open_passes(s, pid, CAP_SAMPLES, err);
+	if (rc == 0 && !s->o->stop) /* threads keep coming */
+		rc = open_held(s, pid, CAP_SAMPLES, err);
+	if (rc < 0)
+		return rc;
+	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+	if (q) { /* what was mapped between the first look and the events */
+		cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
+		emit_threads(s, pid, q);
+	}
+	return 0;
+}
+
+int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
+{
+	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);
+	if (!q)
+		return sp_err_nomem(err);
+	q->is_root = true;
+	s->n_threads = 1;
+	int rc = root_add(s, pid, err);
+	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, err);
+}
+
+int cap_attach_threads(struct cap_session *s, struct sp_err *err)
+{
+	for (size_t i = 0; i < s->o->n_tids; i++) {
+		int32_t tid = s->o->tids[i];
+		int32_t pid = cap_task_process(tid);
+		struct cap_stat st;
+		if (!pid || !cap_stat_read(pid, tid, &st))
+			return sp_err_set(err, GONE, ESRCH,
+					  "cannot attach to thread %d: no such thread", tid);
+		int rc = 0;
+		if (!cap_procs_find(&s->emit.procs, pid)) {
+			/* Mappings come only from the thread that maps: side-band of all. */
+			rc = describe(s, pid, true, err);
+			if (rc >= 0)
+				rc = s->o->stop ? open_held(s, pid, CAP_SIDE_BAND, err)
+						: open_passes(s, pid, CAP_SIDE_BAND, err);
+			if (rc >= 0)
+				emit_threads(s, pid, cap_procs_get(&s->emit.procs, pid));
+			if (rc >= 0)
+				rc = root_add(s, pid, err);
+		}
+		if (rc >= 0)
+			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE,
+				       (s->n_tasks + 1) * s->n_cpus, err);
+		if (rc < 0)
+			return rc;
+	}
+	s->n_threads = s->o->n_tids;
+	return 0;
+}
+
+void cap_attach_ended(struct cap_session *s, int32_t tid)
+{
+	if (sp_map64_get(&s->by_tid, (uint32_t)tid) == SP_NOT_FOUND)
+		return; /* inherited its events: they are not ours to close */
+	for (size_t i = 0; i < s->n_tasks; i++) {
+		if (s->tasks[i].tid != tid || s->tasks[i].ended)
+			continue;
+		s->tasks[i].ended = true;
+		s->n_ended++;
+	}
+}
+
+void cap_attach_sweep(struct cap_session *s)
+{
+	for (size_t i = 0; s->n_ended && i < s->n_tasks; i++) {
+		struct cap_task *t = &s->tasks[i];
+		bool open = false;
+		if (!t->ended)
+			continue;
+		for (size_t c = 0; c < s->n_cpus; c++) {
+			struct pollfd p = {.fd = t->fds[c]};
+			if (t->fds[c] < 0)
+				continue;
+			/* HUP: neither the thread nor anybody who inherited from it lives. */
+			if (poll(&p, 1, 0) == 1 && (p.revents & POLLHUP))
+				close_event(s, t, c);
+			else
+				open = true;
+		}
+		if (open)
+			continue;
+		s->n_ended--;
+		t->ended = false;
+	}
+}
+
+void cap_attach_switch(struct cap_session *s, bool on)
+{
+	for (size_t i = 0; i < s->n_tasks; i++)
+		for (size_t c = 0; c < s->n_cpus; c++)
+			if (s->tasks[i].fds[c] >= 0)
+				ioctl(s->tasks[i].fds[c],
+				      on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
+{
+	uint64_t sum = s->retired_lost[cpu_index];
+	for (size_t i = 0; i < s->n_tasks; i++)
+		sum += lost_of(s->tasks[i].fds[cpu_index]);
+	return sum;
+}
+
+void cap_attach_deinit(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->n_tasks; i++) {
+		struct cap_task *t = &s->tasks[i];
+		for (size_t c = 0; t->fds && c < s->n_cpus; c++)
+			if (t->fds[c] >= 0)
+				close(t->fds[c]);
+		free(t->fds);
+		free(t->ids);
+	}
+	for (size_t i = 0; i < s->n_roots; i++)
+		if (s->roots[i].pidfd >= 0)
+			close(s->roots[i].pidfd);
+	free(s->tasks);
+	free(s->births);
+	free(s->roots);
+	free(s->retired_lost);
+	free(s->dead_ids);
+	sp_map64_deinit(&s->by_tid);
+	sp_map64_deinit(&s->forked);
+}

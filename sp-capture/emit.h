@@ -1,0 +1,87 @@
+/* From ring records and /proc to stream records: ids made canonical, stacks trimmed, processes
+ * tracked, and what the kernel did not say - mappings that existed, losses, exec markers - added in
+ * time order. */
+#ifndef CAP_EMIT_H
+#define CAP_EMIT_H
+
+#include "base/counters.h"
+#include "output.h"
+#include "perf/ext.h"
+#include "procs.h"
+#include "ring.h"
+#include "stacks.h"
+
+#define CAP_EVENT_ID UINT64_C(1) /* the one id of the one attr */
+
+struct cap_loss {
+	uint64_t from_ns, to_ns, count; /* samples that the blocks had no room for */
+	uint64_t throttled_ns;		/* since when the kernel throttles, 0 = it does not */
+};
+
+struct cap_emit {
+	struct cap_output *out; /* borrowed */
+	struct cap_procs procs;
+	struct cap_stacks stacks;
+	struct sp_counters counters;
+	struct sp_map64 kernel_ips; /* distinct kernel addresses of samples */
+	struct sp_buf scratch, text;
+	uint64_t object;	 /* numbers of our extension records */
+	uint64_t now_ns;	 /* time of the newest record written */
+	uint64_t round_ns, round_bytes; /* at the last FINISHED_ROUND */
+	struct cap_loss *losses; /* owned; by CPU index */
+	size_t n_cpus;
+	bool kernel_frames, follow;
+	bool lost_side_band; /* records other than samples may be missing: read state again */
+	const uint64_t *dead_ids; /* borrowed: events whose samples are copies; see session.c */
+	size_t n_dead_ids;
+	/* Called when a process has ended, and when a mapping appears; may be NULL. */
+	void (*on_exit)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
+	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_thread_exit)(void *arg, int32_t tid);
+	void *arg;
+};
+
+int cap_emit_init(struct cap_emit *e, struct cap_output *out, size_t n_cpus, struct sp_err *err);
+void cap_emit_deinit(struct cap_emit *e);
+
+/* One ring record, in time order. cpu_index counts the recorded CPUs. */
+void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
+		     size_t cpu_index);
+
+/* Side-band that we make ourselves. */
+void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
+		   uint64_t time_ns);
+void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m,
+		    const char *path, size_t path_len, uint64_t time_ns);
+void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, const char *name,
+			  uint64_t time_ns);
+
+/* Our extension records; large payloads go out as fragments. False when there was no room. */
+bool cap_emit_ext(struct cap_emit *e, enum sp_ext_kind kind, const void *payload, size_t size);
+void cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
+		   uint32_t kind, uint64_t count);
+
+/* The exec marker of q: its command line as /proc has it by now. */
+void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
+
+/* Executable mappings of /proc/PID/maps that the stream does not know, dated time_ns. The number
+ * emitted, or an error when the file cannot be read. */
+int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);
+
+/* FINISHED_ROUND when one is due (or always), and what was dropped since. */
+void cap_emit_round(struct cap_emit *e, const struct cap_ring *rings, bool always);
+
+/* --- the pure part --- */
+
+/* Where a sample's parts lie, from its start; all within size. */
+struct cap_layout {
+	uint32_t n_chain;
+	uint32_t chain, regs, stack_size, stack; /* offsets; regs 0 = none */
+	uint64_t copied; /* stack bytes that the kernel copied */
+};
+/* False for a sample that contradicts its own length. */
+bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size,
+		       struct cap_layout *l);
+
+#endif

@@ -1,0 +1,88 @@
+/* Opening perf events: what is asked of the kernel, and what is asked for instead when it refuses. */
+#ifndef CAP_EVENTS_H
+#define CAP_EVENTS_H
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernel.h"
+#include "options.h"
+#include "perf/record.h"
+
+struct cap_event_name {
+	const char *name;
+	uint32_t type; /* PERF_TYPE_* */
+	uint64_t config;
+	bool is_clock; /* its period is in ns */
+};
+
+const struct cap_event_name *cap_event_find(const char *name); /* or NULL */
+const char *cap_event_names(void);			       /* "cycles, …" for messages */
+
+#define CAP_SAMPLE_TYPE                                                                            \
+	((uint64_t)(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |                    \
+		    PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD |                      \
+		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
+
+#if defined(__x86_64__)
+/* All 16 general registers and ip: a CFA may be based on any of them. */
+#define CAP_REGS UINT64_C(0xff01ff)
+#define CAP_N_REGS 17u
+#define CAP_REG_SP 7u /* index among the sampled ones */
+#define CAP_REG_IP 8u
+#elif defined(__aarch64__)
+#define CAP_REGS UINT64_C(0x1ffffffff) /* x0-x29, lr, sp, pc */
+#define CAP_N_REGS 33u
+#define CAP_REG_SP 31u
+#define CAP_REG_IP 32u
+#else
+#error "sp-capture knows the registers of x86-64 and aarch64 only"
+#endif
+
+enum cap_role {
+	CAP_SAMPLES,	   /* samples with side-band */
+	CAP_SAMPLES_ALONE, /* samples of one thread, without side-band and inheritance */
+	CAP_SIDE_BAND,	   /* side-band only */
+};
+
+struct cap_sampler {
+	const struct cap_kernel *kernel; /* borrowed */
+	const struct cap_event_name *event;
+	struct perf_event_attr attr; /* of CAP_SAMPLES, as it is opened */
+	bool may_change_event;	     /* cycles was our choice, not the user's */
+	bool kernel_frames;	     /* what came of -k */
+	bool has_lost;		     /* PERF_FORMAT_LOST works (6.0 and later) */
+	bool threads_only;	     /* inherit_thread: children are not followed */
+	bool settled;		     /* the choices are made */
+	bool fds_raised;
+	uint64_t rate_hz;
+	char kernel_refusal[160]; /* why -k became user-only, else "" */
+	char event_refusal[160];  /* why cycles became cpu-clock, else "" */
+	char cure[320];		  /* of the last error, or "" */
+};
+
+/* Fails when the rate is above the kernel's limit. */
+int cap_sampler_init(struct cap_sampler *s, const struct cap_options *o,
+		     const struct cap_kernel *kernel, struct sp_err *err);
+
+/* One event for a thread on a CPU. The descriptor, or an error with s->cure set; SP_ERR_GONE when
+ * the thread has ended. n_wanted: how many descriptors the whole attach needs, for the message. */
+int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
+		     size_t n_wanted, struct sp_err *err);
+
+/* Find out on our own thread what this machine gives: settles the event and the kernel frames. */
+int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err);
+
+/* The event on our own thread that owns a CPU's ring: it never ends, so it never hangs up. */
+int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_bytes,
+		       struct sp_err *err);
+
+/* The attr as the stream describes it. */
+void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out);
+
+/* The soft limit of descriptors up to the hard one; true when it rose. */
+bool cap_fds_raise(void);
+
+#endif

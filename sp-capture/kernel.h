@@ -1,0 +1,36 @@
+/* What this machine's kernel allows: read once, quoted in every refusal. */
+#ifndef CAP_KERNEL_H
+#define CAP_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CAP_UNKNOWN INT64_MIN
+
+struct cap_kernel {
+	int64_t paranoid;    /* /proc/sys/kernel/perf_event_paranoid; CAP_UNKNOWN = unreadable */
+	int64_t max_rate_hz; /* …/perf_event_max_sample_rate */
+	int64_t mlock_kb;    /* …/perf_event_mlock_kb, per user and CPU */
+	int64_t memlock_kb;  /* RLIMIT_MEMLOCK, INT64_MAX = unlimited */
+	size_t page_bytes;
+	uint32_t *cpus; /* owned: online CPUs, sorted */
+	size_t n_cpus;
+	uint32_t n_cpus_avail; /* configured ones */
+};
+
+int cap_kernel_read(struct cap_kernel *k, struct sp_err *err);
+void cap_kernel_deinit(struct cap_kernel *k);
+
+/* "0-3,8": appended to a sorted, distinct list. False when empty or malformed. */
+bool cap_cpu_list_parse(uint32_t **cpus, size_t *n, size_t *cap, const char *text, size_t len);
+
+/* A small file's whole number, or CAP_UNKNOWN. */
+int64_t cap_number_read(const char *path);
+
+uint64_t cap_now_ns(void);  /* CLOCK_MONOTONIC: the events' clock */
+uint64_t cap_wall_ns(void); /* CLOCK_REALTIME */
+
+#endif

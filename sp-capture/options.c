@@ -1,0 +1,300 @@
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "events.h"
+
+enum opt {
+	O_PID,
+	O_TID,
+	O_FREQUENCY,
+	O_STACK,
+	O_KERNEL,
+	O_FOLLOW,
+	O_DESCENDANTS,
+	O_DURATION,
+	O_DELAY,
+	O_EVENT,
+	O_STOP,
+	O_EMBED,
+	O_OUTPUT,
+	O_CONTROL,
+	O_START_TIME,
+	O_INTERVAL,
+	O_RING,
+	O_CHECK,
+	O_NO_FOLLOW,
+	/* design.md, section 1: engines and scopes of a later issue, refused by name */
+	O_ALL,
+	O_CGROUP,
+	O_ENGINE,
+	O_OFF_CPU,
+};
+
+static const struct sp_opt opts[] = {
+	[O_PID] = {"pid", 'p', "PID[,PID…]", "attach to running processes, all their threads"},
+	[O_TID] = {"tid", 't', "TID[,TID…]", "attach to threads"},
+	[O_FREQUENCY] = {"frequency", 'F', "HZ|max",
+			 "samples per second and thread on CPU (default 999)"},
+	[O_STACK] = {"stack-size", 's', "BYTES",
+		     "user stack copied per sample, at most 65528 (default 60K)"},
+	[O_KERNEL] = {"kernel", 'k', NULL, "kernel frames too"},
+	[O_FOLLOW] = {"follow", 'f', NULL,
+		      "children forked after the start too (default for COMMAND)"},
+	[O_NO_FOLLOW] = {"no-follow", 0, NULL, "not the children (default for -p)"},
+	[O_DESCENDANTS] = {"descendants", 0, NULL, "also the descendants that exist now"},
+	[O_DURATION] = {"duration", 'd', "TIME", "stop after this time: 10, 1.5s, 500ms, 2m"},
+	[O_DELAY] = {"delay", 'D', "TIME", "start sampling after this time"},
+	[O_EVENT] = {"event", 'e', "EVENT",
+		     "what to sample: cycles, cpu-clock, task-clock, page-faults, …\n"
+		     "(default: hardware cycles, else cpu-clock)"},
+	[O_STOP] = {"stop", 0, NULL, "hold the target's threads while attaching, at most 2 s"},
+	[O_EMBED] = {"embed", 0, "none|auto|all", "which files travel in the stream"},
+	[O_OUTPUT] = {"output", 'o', "FILE",
+		      "FILE.spool: run the rest of the pipeline; FILE.data: a\n"
+		      "perf.data file (default: the stream on standard output)"},
+	[O_CONTROL] = {"control", 0, "FIFO", "commands while running: enable, disable, stop, …"},
+	[O_START_TIME] = {"start-time-us", 0, "US", "wall clock of the start, stored as given"},
+	[O_INTERVAL] = {"interval-us", 0, "US", "a hint about the sample interval, stored"},
+	[O_RING] = {"ring", 0, "SIZE", "ring memory per CPU (default: from rate and stack)"},
+	[O_CHECK] = {"check", 0, NULL, "say what would work here and why not; record nothing"},
+	[O_ALL] = {"all-cpus", 'a', NULL, NULL},
+	[O_CGROUP] = {"cgroup", 0, "NAME", NULL},
+	[O_ENGINE] = {"engine", 0, "NAME", NULL},
+	[O_OFF_CPU] = {"off-cpu", 0, NULL, NULL},
+	{0},
+};
+
+static struct sp_cli cli = {
+	.tool = "sp-capture",
+	.synopsis = "sp-capture [options] -p PID[,PID…]\n"
+		    "       sp-capture [options] -t TID[,TID…]\n"
+		    "       sp-capture [options] -- COMMAND [ARG…]",
+	.about = "Sample running or launched programs with user registers and stack bytes; write a\n"
+		 "perf stream for sp-unwind (or perf script) to standard output.",
+	.opts = opts,
+	.examples = "Examples:\n"
+		    "  sp-capture -p PID | sp-unwind | sp-spool -o out.spool\n"
+		    "  sp-capture -o out.spool -- make -j4\n"
+		    "  sp-capture -p PID -d 10 | perf script -i -",
+};
+
+static bool id_add(int32_t **ids, size_t *n, size_t *cap, int32_t id)
+{
+	for (size_t i = 0; i < *n; i++)
+		if ((*ids)[i] == id)
+			return true;
+	int32_t *slot = SP_PUSH(ids, n, cap);
+	if (slot)
+		*slot = id;
+	return slot != NULL;
+}
+
+bool cap_ids_parse(int32_t **ids, size_t *n, size_t *cap, const char *text, const char **bad,
+		   size_t *bad_len)
+{
+	for (const char *p = text;;) {
+		size_t len = strcspn(p, ",");
+		uint64_t v = 0;
+		bool ok = len > 0 && len <= 10;
+		for (size_t i = 0; ok && i < len; i++) {
+			ok = p[i] >= '0' && p[i] <= '9';
+			v = v * 10 + (uint64_t)(p[i] - '0');
+		}
+		if (!ok || v < 1 || v > INT32_MAX || !id_add(ids, n, cap, (int32_t)v)) {
+			*bad = p;
+			*bad_len = len;
+			return false;
+		}
+		if (!p[len])
+			return true;
+		p += len + 1;
+	}
+}
+
+int cap_output_kind(const char *name)
+{
+	size_t len = strlen(name);
+	if (!strcmp(name, "-"))
+		return CAP_TO_STDOUT;
+	if (len > 5 && !strcmp(name + len - 5, ".data"))
+		return CAP_TO_DATA;
+	if (len > 6 && !strcmp(name + len - 6, ".spool"))
+		return CAP_TO_SPOOL;
+	return -1;
+}
+
+static void take_ids(int32_t **ids, size_t *n, size_t *cap, const char *option, const char *arg)
+{
+	const char *bad;
+	size_t len;
+	if (!cap_ids_parse(ids, n, cap, arg, &bad, &len))
+		sp_usage_error("%s: '%.*s' is not an id from 1 to %d", option, (int)len, bad,
+			       INT32_MAX);
+}
+
+static void take_stack(struct cap_options *o, const char *arg)
+{
+	uint64_t v = sp_arg_size("--stack-size", arg, UINT64_C(1) << 40);
+	if (v > CAP_MAX_STACK)
+		sp_usage_error("--stack-size: %s is more than the kernel copies, at most %u bytes",
+			       arg, CAP_MAX_STACK);
+	if (v == 0)
+		sp_usage_error("--stack-size: 0 bytes leave nothing to unwind; at least 8");
+	o->stack_bytes = (uint32_t)((v + 7) & ~UINT64_C(7));
+}
+
+static void take_embed(struct cap_options *o, const char *arg)
+{
+	if (!strcmp(arg, "none"))
+		o->embed = CAP_EMBED_NONE;
+	else if (!strcmp(arg, "auto"))
+		o->embed = CAP_EMBED_AUTO;
+	else if (!strcmp(arg, "all"))
+		o->embed = CAP_EMBED_ALL;
+	else
+		sp_usage_error("--embed takes none, auto or all, not '%s'", arg);
+}
+
+static void take_output(struct cap_options *o, const char *arg)
+{
+	int kind = cap_output_kind(arg);
+	if (kind < 0)
+		sp_usage_error("-o %s: the name must end in .spool (a spool) or .data (a perf.data "
+			       "file)",
+			       arg);
+	o->output_kind = (enum cap_output_kind)kind;
+	o->output = kind == CAP_TO_STDOUT ? NULL : arg;
+}
+
+static void take_number(struct cap_options *o, int which, const char *arg)
+{
+	switch (which) {
+	case O_FREQUENCY:
+		o->rate_hz = strcmp(arg, "max") ? sp_arg_u64("--frequency", arg, 1, UINT32_MAX) : 0;
+		break;
+	case O_DURATION:
+		o->has_duration = true;
+		o->duration_ns = sp_arg_time_ns("--duration", arg);
+		break;
+	case O_DELAY:
+		o->delay_ns = sp_arg_time_ns("--delay", arg);
+		break;
+	case O_START_TIME:
+		o->has_start_time = true;
+		o->start_time_us = sp_arg_u64("--start-time-us", arg, 0, UINT64_MAX / 1000);
+		break;
+	case O_INTERVAL:
+		o->interval_us = sp_arg_u64("--interval-us", arg, 0, UINT64_MAX / 1000);
+		break;
+	default:
+		o->ring_bytes = sp_arg_size("--ring", arg, UINT64_C(1) << 30);
+		if (o->ring_bytes == 0)
+			sp_usage_error("--ring: a ring needs memory; at least one sample's");
+		break;
+	}
+}
+
+struct seen {
+	bool follow, no_follow;
+};
+
+static void take(struct cap_options *o, struct seen *seen, int which, const char *arg)
+{
+	switch (which) {
+	case O_PID:
+		take_ids(&o->pids, &o->n_pids, &o->cap_pids, "--pid", arg);
+		break;
+	case O_TID:
+		take_ids(&o->tids, &o->n_tids, &o->cap_tids, "--tid", arg);
+		break;
+	case O_STACK:
+		take_stack(o, arg);
+		break;
+	case O_KERNEL:
+		o->kernel = true;
+		break;
+	case O_FOLLOW:
+		seen->follow = true;
+		break;
+	case O_NO_FOLLOW:
+		seen->no_follow = true;
+		break;
+	case O_DESCENDANTS:
+		o->descendants = true;
+		break;
+	case O_EVENT:
+		if (!cap_event_find(arg))
+			sp_usage_error("--event: unknown event '%s'; known: %s", arg,
+				       cap_event_names());
+		o->event = arg;
+		break;
+	case O_STOP:
+		o->stop = true;
+		break;
+	case O_EMBED:
+		take_embed(o, arg);
+		break;
+	case O_OUTPUT:
+		take_output(o, arg);
+		break;
+	case O_CONTROL:
+		o->control = arg;
+		break;
+	case O_CHECK:
+		o->check = true;
+		break;
+	case O_ALL:
+	case O_CGROUP:
+	case O_ENGINE:
+	case O_OFF_CPU:
+		sp_usage_error("--%s is not in this version; it records chosen processes (-p), "
+			       "threads (-t) or a command",
+			       opts[which].name);
+	default:
+		take_number(o, which, arg);
+		break;
+	}
+}
+
+static void check_targets(const struct cap_options *o)
+{
+	int kinds = (o->n_pids > 0) + (o->n_tids > 0) + (o->command != NULL);
+	if (kinds == 0 && !o->check)
+		sp_usage_error("nothing to record: give -p PID, -t TID or -- COMMAND");
+	if (kinds > 1)
+		sp_usage_error("one of -p, -t and COMMAND at a time");
+	if (o->command && o->stop)
+		sp_usage_error("--stop is for attaching; a command is launched suspended anyway");
+	if (o->n_tids && (o->descendants || o->follow))
+		sp_usage_error("-t records chosen threads only; use -p with --follow and "
+			       "--descendants");
+}
+
+void cap_options_parse(struct cap_options *o, int argc, char **argv)
+{
+	*o = (struct cap_options){.rate_hz = CAP_DEFAULT_HZ, .stack_bytes = CAP_DEFAULT_STACK};
+	struct seen seen = {0};
+	sp_cli_init(&cli, argc, argv);
+	const char *arg = NULL;
+	int which;
+	while ((which = sp_cli_next(&cli, &arg)) != SP_CLI_END)
+		take(o, &seen, which, arg);
+	if (cli.at < argc)
+		o->command = argv + cli.at;
+	if (seen.follow && seen.no_follow)
+		sp_usage_error("--follow and --no-follow contradict each other");
+	o->follow = seen.follow || (o->command && !seen.no_follow);
+	check_targets(o);
+}
+
+void cap_options_deinit(struct cap_options *o)
+{
+	free(o->pids);
+	free(o->tids);
+	*o = (struct cap_options){0};
+}

@@ -1,0 +1,74 @@
+/* The processes being recorded: their executable mappings as the stream has told them so far, their
+ * threads and exec counts. Fed in time order by the emitter; a user ip outside of all mappings shows
+ * that the stream misses one. */
+#ifndef CAP_PROCS_H
+#define CAP_PROCS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/table.h"
+#include "perf/record.h"
+
+struct cap_range {
+	uint64_t start, end, foff, ino;
+	uint32_t maj, min;
+	uint32_t path; /* id in cap_procs.paths */
+	bool is_anon;  /* memory whose code a perf map may describe */
+	bool sampled;
+};
+
+struct cap_proc {
+	int32_t pid;
+	uint32_t exec_count;
+	uint32_t n_threads; /* alive, as far as the records say */
+	struct cap_range *ranges; /* owned; sorted by start, disjoint */
+	size_t n, cap, last;	  /* last: index of the last hit */
+	uint64_t *tried; /* owned: pages that no mapping explained, since the mappings changed */
+	size_t n_tried, cap_tried;
+	uint64_t maps_ns;     /* when its maps were read last */
+	uint64_t exec_ns;     /* when this image began, 0 = before the recording */
+	bool is_root;	      /* asked for by the user, or launched */
+	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
+	bool is_dead;
+};
+
+struct cap_procs {
+	struct sp_map64 by_pid; /* pid to index, SP_NOT_FOUND - 1 = gone */
+	struct cap_proc **procs; /* owned */
+	size_t n, cap;
+	uint32_t *free_slots; /* owned */
+	size_t n_free, cap_free;
+	size_t n_alive;
+	struct sp_intern paths;
+};
+
+void cap_procs_deinit(struct cap_procs *p);
+
+struct cap_proc *cap_procs_find(struct cap_procs *p, int32_t pid); /* or NULL */
+/* Found or made (with one thread); NULL when memory ends. */
+struct cap_proc *cap_procs_get(struct cap_procs *p, int32_t pid);
+/* A child with its parent's mappings; one that was there under this pid is replaced. */
+struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid);
+void cap_procs_remove(struct cap_procs *p, int32_t pid);
+
+/* exec: all mappings end, the thread that called is the only one. */
+void cap_proc_exec(struct cap_proc *q);
+
+/* An executable mapping appears over whatever was there. False when memory ends. */
+bool cap_proc_map(struct cap_procs *p, struct cap_proc *q, const struct sp_perf_mmap *m,
+		  const char *path, size_t path_len);
+
+/* The mapping that holds ip, or NULL. */
+struct cap_range *cap_proc_find(struct cap_proc *q, uint64_t ip);
+
+/* Whether exactly this mapping is known. */
+bool cap_proc_knows(const struct cap_procs *p, const struct cap_proc *q,
+		    const struct sp_perf_mmap *m, const char *path, size_t path_len);
+
+/* True the first time that a page is asked for since the mappings changed. */
+bool cap_proc_try_page(struct cap_proc *q, uint64_t ip);
+
+#endif

@@ -1,0 +1,141 @@
+#include "ring.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+/* Offsets that follow from CAP_SAMPLE_TYPE: a sample is header, identifier, ip, pid/tid, time, …;
+ * every other record ends in pid/tid, time, cpu, identifier. */
+#define SAMPLE_TIME 32u
+#define SAMPLE_MIN 64u
+#define ID_ALL_BYTES 32u
+#define ID_ALL_TIME 24u
+
+static struct perf_event_mmap_page *control(const struct cap_ring *r)
+{
+	return r->base;
+}
+
+void cap_ring_init(struct cap_ring *r, void *base, size_t data_bytes, size_t page_bytes)
+{
+	*r = (struct cap_ring){.fd = -1,
+			       .base = base,
+			       .data = (const uint8_t *)base + page_bytes,
+			       .size = data_bytes,
+			       .page_bytes = page_bytes};
+}
+
+int cap_ring_map(struct cap_ring *r, int fd, uint32_t cpu, size_t data_bytes, size_t page_bytes,
+		 struct sp_err *err)
+{
+	void *p = mmap(NULL, data_bytes + page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return sp_err_errno(err, "cannot map a ring of %zu KiB on CPU %u: mmap",
+				    data_bytes / 1024, cpu);
+	cap_ring_init(r, p, data_bytes, page_bytes);
+	r->fd = fd;
+	r->cpu = cpu;
+	return 0;
+}
+
+void cap_ring_unmap(struct cap_ring *r)
+{
+	if (r->base)
+		munmap(r->base, r->size + r->page_bytes);
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r->queue);
+	*r = (struct cap_ring){.fd = -1};
+}
+
+void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n)
+{
+	size_t at = pos & (r->size - 1);
+	size_t first = r->size - at < n ? r->size - at : n;
+	memcpy(out, r->data + at, first);
+	memcpy((uint8_t *)out + first, r->data, n - first);
+}
+
+uint64_t cap_ring_used(const struct cap_ring *r)
+{
+	return atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head,
+				    memory_order_relaxed) -
+	       r->tail;
+}
+
+static bool entry_add(struct cap_ring *r, const struct cap_entry *e)
+{
+	if (!sp_grow(&r->queue, &r->cap, r->n + 1, sizeof *r->queue))
+		return false;
+	/* Nested interrupts commit in another order than they took the time. */
+	size_t i = r->n++;
+	while (i > r->at && r->queue[i - 1].time_ns > e->time_ns) {
+		r->queue[i] = r->queue[i - 1];
+		i--;
+	}
+	r->queue[i] = *e;
+	return true;
+}
+
+static void compact(struct cap_ring *r)
+{
+	if (!r->at)
+		return;
+	r->n -= r->at;
+	if (r->n)
+		memmove(r->queue, r->queue + r->at, r->n * sizeof *r->queue);
+	r->at = 0;
+}
+
+static int bad(const struct cap_ring *r, struct sp_err *err, const char *what, uint64_t value)
+{
+	return sp_err_set(err, SP_ERR_CORRUPT, 0,
+			  "cannot read the ring of CPU %u: %s (%llu) at position %llu", r->cpu, what,
+			  (unsigned long long)value, (unsigned long long)r->scanned);
+}
+
+int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
+{
+	uint64_t head = atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head,
+					     memory_order_acquire);
+	int found = 0;
+	if (head < r->scanned)
+		return bad(r, err, "its head went back", head);
+	if (head - r->tail > r->size)
+		return bad(r, err, "its head is beyond its capacity", head);
+	compact(r);
+	while (r->scanned < head) {
+		uint64_t word = cap_ring_u64(r, r->scanned);
+		struct cap_entry e = {
+			.pos = r->scanned, .size = (uint32_t)(word >> 48), .type = (uint32_t)word};
+		uint32_t min = e.type == PERF_RECORD_SAMPLE ? SAMPLE_MIN : 8 + ID_ALL_BYTES;
+		if (e.size < min || e.size % 8 || e.size > head - r->scanned)
+			return bad(r, err, "a record of wrong size", e.size);
+		e.time_ns = cap_ring_u64(r, e.pos + (e.type == PERF_RECORD_SAMPLE
+							     ? SAMPLE_TIME
+							     : e.size - ID_ALL_TIME));
+		if (!entry_add(r, &e))
+			return sp_err_nomem(err);
+		r->scanned += e.size;
+		found++;
+	}
+	return found;
+}
+
+void cap_ring_release(struct cap_ring *r)
+{
+	uint64_t tail = r->scanned;
+	for (size_t i = r->at; i < r->n; i++)
+		if (r->queue[i].pos < tail)
+			tail = r->queue[i].pos;
+	if (tail == r->tail)
+		return;
+	r->tail = tail;
+	atomic_store_explicit((_Atomic __u64 *)&control(r)->data_tail, tail, memory_order_release);
+}

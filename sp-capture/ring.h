@@ -1,0 +1,61 @@
+/* The kernel's ring of one CPU: scanning what is new, copying records out, giving memory back.
+ *
+ * Records are looked at in two steps. A scan reads each new record's header and time and queues an
+ * entry; the bytes stay in the ring until the merge takes them, once, into an output block. The
+ * tail moves behind the oldest entry that is still queued. */
+#ifndef CAP_RING_H
+#define CAP_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct cap_entry {
+	uint64_t time_ns;
+	uint64_t pos; /* position of its first byte since the ring was made */
+	uint32_t size, type;
+};
+
+struct cap_ring {
+	uint32_t cpu;
+	int fd;		     /* owned: the anchor, what poll() watches */
+	void *base;	     /* owned: control page and data, or NULL */
+	const uint8_t *data; /* in base */
+	size_t size;	     /* of data; a power of two */
+	size_t page_bytes;
+	uint64_t tail, scanned;
+	struct cap_entry *queue; /* owned; by time, equal times in ring order */
+	size_t n, cap, at;	 /* entries [at, n) wait */
+	uint64_t last_ns;	 /* time of the last record taken by the merge */
+	uint64_t lost;		 /* sum of LOST records */
+};
+
+/* Map the ring of anchor fd. data_bytes: a power of two of pages. */
+int cap_ring_map(struct cap_ring *r, int fd, uint32_t cpu, size_t data_bytes, size_t page_bytes,
+		 struct sp_err *err);
+/* A ring over plain memory, for tests: base = page_bytes of control page, then the data. */
+void cap_ring_init(struct cap_ring *r, void *base, size_t data_bytes, size_t page_bytes);
+void cap_ring_unmap(struct cap_ring *r);
+
+/* Queue what the kernel wrote since the last scan. The number of new records; SP_ERR_CORRUPT when
+ * head, sizes or times cannot be right, with the tail where it was. */
+int cap_ring_scan(struct cap_ring *r, struct sp_err *err);
+
+/* Bytes that the kernel cannot write to now. */
+uint64_t cap_ring_used(const struct cap_ring *r);
+
+/* The memory before the oldest waiting entry back to the kernel. */
+void cap_ring_release(struct cap_ring *r);
+
+void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n);
+
+static inline uint64_t cap_ring_u64(const struct cap_ring *r, uint64_t pos)
+{
+	uint64_t v;
+	__builtin_memcpy(&v, r->data + (pos & (r->size - 1)), 8);
+	return v;
+}
+
+#endif

@@ -1,0 +1,459 @@
+#define _GNU_SOURCE
+#include "session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "base/file.h"
+#include "base/stop.h"
+#include "head.h"
+#include "rings.h"
+#include "tasks.h"
+
+#define MIN_INTERVAL_NS UINT64_C(2000000)
+#define MAX_INTERVAL_NS UINT64_C(40000000)
+#define IDLE_INTERVAL_NS UINT64_C(250000000)
+#define SWEEP_NS UINT64_C(1000000000)
+
+/* --- draining --- */
+
+/* Who was born while we attach: their events come by inheritance. */
+static void note_births(struct cap_session *s, const struct cap_ring *r)
+{
+	for (size_t i = r->at; i < r->n; i++) {
+		const struct cap_entry *en = &r->queue[i];
+		if (en->type != PERF_RECORD_FORK || en->size < 64)
+			continue;
+		uint32_t tid = (uint32_t)cap_ring_u64(r, en->pos + 16);
+		if (sp_map64_get(&s->forked, tid) != SP_NOT_FOUND)
+			continue;
+		struct cap_birth *b = SP_PUSH(&s->births, &s->n_births, &s->cap_births);
+		if (!b)
+			continue;
+		b->ptid = (int32_t)(cap_ring_u64(r, en->pos + 16) >> 32);
+		b->time_ns = en->time_ns;
+		sp_map64_put(&s->forked, tid, (uint32_t)s->n_births - 1);
+	}
+}
+
+int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
+{
+	uint64_t now = cap_now_ns();
+	int found = 0;
+	bool full = false;
+	for (size_t i = 0; i < s->n_cpus; i++) {
+		int rc = cap_ring_scan(&s->rings[i], err);
+		if (rc < 0)
+			return rc;
+		found += rc;
+		full |= cap_ring_used(&s->rings[i]) > s->rings[i].size / 2;
+		if (s->attaching)
+			note_births(s, &s->rings[i]);
+	}
+	/* A record that was not committed when a ring was scanned carries a time from just before:
+	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
+	uint64_t limit = all ? UINT64_MAX : full ? now - 1000000 : s->round_ns;
+	s->round_ns = now;
+	size_t cpu;
+	while ((cpu = cap_rings_next(s->rings, s->n_cpus, limit)) < s->n_cpus) {
+		struct cap_ring *r = &s->rings[cpu];
+		cap_emit_record(&s->emit, r, &r->queue[r->at++], cpu);
+	}
+	for (size_t i = 0; i < s->n_cpus; i++)
+		cap_ring_release(&s->rings[i]);
+	cap_emit_round(&s->emit, s->rings, all);
+	cap_output_push(s->out, 1);
+	return found;
+}
+
+/* --- the loop --- */
+
+static bool root_gone(struct cap_root *r, const struct pollfd *p)
+{
+	struct cap_stat st;
+	if (r->gone)
+		return true;
+	if (r->pidfd >= 0)
+		r->gone = (p->revents & (POLLIN | POLLHUP)) != 0;
+	else
+		r->gone = !cap_stat_read(r->pid, r->pid, &st) || st.state == 'Z' ||
+			  st.start_ticks != r->start_ticks;
+	return r->gone;
+}
+
+static bool reader_is_dead(const struct pollfd *p)
+{
+	return (p->revents & (POLLERR | POLLNVAL)) != 0;
+}
+
+struct watch {
+	struct pollfd *fds; /* owned: stop, output, rings, roots */
+	size_t n;
+};
+
+static int watch_init(struct watch *w, const struct cap_session *s, struct sp_err *err)
+{
+	w->n = 2 + s->n_cpus + s->n_roots;
+	w->fds = calloc(w->n, sizeof *w->fds);
+	if (!w->fds)
+		return sp_err_nomem(err);
+	w->fds[0] = (struct pollfd){.fd = sp_stop_fd(), .events = POLLIN};
+	w->fds[1] = (struct pollfd){.fd = s->o->output_kind == CAP_TO_DATA ? -1 : s->out_fd};
+	for (size_t i = 0; i < s->n_cpus; i++)
+		w->fds[2 + i] = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
+	for (size_t i = 0; i < s->n_roots; i++)
+		w->fds[2 + s->n_cpus + i] =
+			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
+	return 0;
+}
+
+static void sleep_for(struct watch *w, uint64_t ns)
+{
+	struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000),
+			      .tv_nsec = (long)(ns % 1000000000)};
+	if (ppoll(w->fds, w->n, &ts, NULL) < 0)
+		for (size_t i = 0; i < w->n; i++)
+			w->fds[i].revents = 0;
+}
+
+/* Whether there is anybody left to record. */
+static bool targets_gone(struct cap_session *s, struct watch *w)
+{
+	bool all = true;
+	for (size_t i = 0; i < s->n_roots; i++) {
+		struct pollfd *p = &w->fds[2 + s->n_cpus + i];
+		if (root_gone(&s->roots[i], p))
+			p->fd = -1;
+		else
+			all = false;
+	}
+	if (!all)
+		return false;
+	/* Followed children go on without their parents, but a command's end is the end. */
+	return s->launch.pid > 0 || !s->o->follow || s->emit.procs.n_alive == 0;
+}
+
+static bool time_is_over(const struct cap_session *s, uint64_t now)
+{
+	return s->o->has_duration && s->enabled_ns && now - s->enabled_ns >= s->o->duration_ns;
+}
+
+static uint64_t next_sleep(const struct cap_session *s, uint64_t interval, uint64_t now)
+{
+	if (!s->o->has_duration || !s->enabled_ns)
+		return interval;
+	uint64_t end = s->enabled_ns + s->o->duration_ns;
+	uint64_t left = end > now ? end - now : 0;
+	return left < interval ? left : interval;
+}
+
+static int loop(struct cap_session *s, struct sp_err *err)
+{
+	struct watch w = {0};
+	uint64_t interval = s->interval_ns, swept = cap_now_ns();
+	int rc = watch_init(&w, s, err);
+	while (rc >= 0) {
+		uint64_t now = cap_now_ns();
+		if (sp_stop_level() > 0 || time_is_over(s, now))
+			break;
+		sleep_for(&w, next_sleep(s, interval, now));
+		rc = cap_session_drain(s, false, err);
+		if (rc < 0)
+			break;
+		interval = rc > 0	       ? s->interval_ns
+			   : interval < IDLE_INTERVAL_NS ? interval * 2
+							 : IDLE_INTERVAL_NS;
+		if (reader_is_dead(&w.fds[1])) {
+			errno = EPIPE;
+			rc = sp_err_errno(err, "cannot write %s", s->out_name);
+			break;
+		}
+		rc = cap_output_error(s->out, err);
+		if (rc < 0 || targets_gone(s, &w))
+			break;
+		if (now - swept >= SWEEP_NS) {
+			cap_attach_sweep(s);
+			swept = now;
+		}
+	}
+	free(w.fds);
+	return rc < 0 ? rc : 0;
+}
+
+/* --- begin and end --- */
+
+static void on_thread_exit(void *arg, int32_t tid)
+{
+	cap_attach_ended(arg, tid);
+}
+
+static int open_rings(struct cap_session *s, struct sp_err *err)
+{
+	const struct cap_options *o = s->o;
+	s->n_cpus = s->kernel.n_cpus;
+	s->rings = calloc(s->n_cpus, sizeof *s->rings);
+	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
+	if (!s->rings || !s->retired_lost)
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < s->n_cpus; i++)
+		s->rings[i].fd = -1;
+	size_t wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
+				      s->kernel.page_bytes);
+	s->ring_bytes = wanted;
+	int rc = cap_rings_map(s->rings, &s->sampler, &s->ring_bytes, o->stack_bytes, err);
+	if (rc < 0)
+		return rc;
+	if (s->ring_bytes < wanted)
+		sp_note("rings of %zu KiB per CPU instead of %zu KiB: the mlock budget is used up "
+			"(perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB); to lose less: "
+			"ulimit -l, or a smaller -s",
+			s->ring_bytes / 1024, wanted / 1024, (long long)s->kernel.mlock_kb,
+			(long long)s->kernel.memlock_kb);
+	uint64_t fill_ns = s->ring_bytes / cap_sample_bytes(o->stack_bytes) * 1000000000 /
+			   s->sampler.rate_hz;
+	s->interval_ns = fill_ns / 6;
+	if (s->interval_ns < MIN_INTERVAL_NS)
+		s->interval_ns = MIN_INTERVAL_NS;
+	if (s->interval_ns > MAX_INTERVAL_NS)
+		s->interval_ns = MAX_INTERVAL_NS;
+	return 0;
+}
+
+static int attach_tree(struct cap_session *s, int32_t pid, bool descendants, struct sp_err *err)
+{
+	int32_t *pids = NULL;
+	size_t n = 0, cap = 0;
+	int rc = cap_attach_process(s, pid, true, err);
+	if (rc >= 0 && descendants)
+		rc = cap_descendants_list(pid, &pids, &n, &cap, err);
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		struct sp_err why;
+		int one = cap_attach_process(s, pids[i], false, &why);
+		if (one < 0 && one != SP_ERR_GONE)
+			sp_warn("%s; going on without it", why.msg);
+	}
+	free(pids);
+	return rc < 0 ? rc : 0;
+}
+
+static int attach(struct cap_session *s, struct sp_err *err)
+{
+	const struct cap_options *o = s->o;
+	int rc = 0;
+	s->attaching = true;
+	if (s->launch.go_fd >= 0)
+		rc = cap_attach_launched(s, s->launch.pid, err);
+	else if (s->launch.pid > 0) /* it runs since --delay began */
+		rc = attach_tree(s, s->launch.pid, o->follow, err);
+	else if (o->n_tids)
+		rc = cap_attach_threads(s, err);
+	for (size_t i = 0; rc >= 0 && i < o->n_pids; i++)
+		rc = attach_tree(s, o->pids[i], o->descendants, err);
+	s->attaching = false;
+	return rc < 0 ? rc : 0;
+}
+
+static void say_recording(const struct cap_session *s)
+{
+	const struct cap_options *o = s->o;
+	if (s->sampler.kernel_refusal[0])
+		sp_note("no kernel frames: %s; cure: run it as root, or sudo sysctl "
+			"kernel.perf_event_paranoid=1",
+			s->sampler.kernel_refusal);
+	if (s->sampler.event_refusal[0])
+		sp_detail("no hardware cycles here: %s; sampling by cpu-clock",
+			  s->sampler.event_refusal);
+	char who[64];
+	if (s->launch.pid > 0)
+		snprintf(who, sizeof who, "%s", o->command[0]);
+	else if (o->n_tids)
+		snprintf(who, sizeof who, "thread %d%s", o->tids[0], o->n_tids > 1 ? ", …" : "");
+	else
+		snprintf(who, sizeof who, "%d%s (%zu threads)", o->pids[0],
+			 o->n_pids > 1 ? ", …" : "", s->n_threads);
+	sp_note("recording %s, %llu Hz, %s", who, (unsigned long long)s->sampler.rate_hz,
+		s->sampler.event->name);
+}
+
+static void emit_final_losses(struct cap_session *s)
+{
+	if (!s->sampler.has_lost)
+		return;
+	for (size_t i = 0; i < s->n_cpus; i++) {
+		uint64_t truth = cap_attach_lost(s, i);
+		struct cap_ring *r = &s->rings[i];
+		if (truth <= r->lost)
+			continue;
+		sp_count(&s->emit.counters, SP_C_lost_events, truth - r->lost);
+		cap_emit_loss(&s->emit, r->last_ns, cap_now_ns(), r->cpu, 0, truth - r->lost);
+	}
+}
+
+static void emit_counters(struct cap_session *s)
+{
+	struct sp_counters *c = &s->emit.counters;
+	struct sp_buf b = {0};
+	sp_count(c, SP_C_lost_events, 0);
+	sp_count(c, SP_C_samples, 0);
+	sp_count(c, SP_C_sample_events, 0);
+	sp_count(c, SP_C_kernel_enabled, s->sampler.kernel_frames);
+	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->ring_bytes);
+	sp_count(c, SP_C_maximum_ring_buffer_bytes, s->ring_bytes);
+	sp_buf_str(&b, "stage sp-capture\n");
+	for (unsigned i = 0; i < SP_N_COUNTERS; i++)
+		if (sp_counter_known(c, (enum sp_counter)i))
+			sp_buf_printf(&b, "%s %llu\n", sp_counter_name((enum sp_counter)i),
+				      (unsigned long long)c->v[i]);
+	if (!b.failed)
+		cap_emit_ext(&s->emit, SP_EXT_COUNTERS, b.data, b.len);
+	sp_buf_deinit(&b);
+}
+
+static void emit_end(struct cap_session *s)
+{
+	struct sp_buf b = {0};
+	sp_buf_str(&b, "status=0\n");
+	sp_buf_printf(&b, "end_ns=%llu\n", (unsigned long long)cap_now_ns());
+	if (s->launch.ended)
+		sp_buf_printf(&b, "command_status=%d\n", s->launch.status);
+	if (!b.failed)
+		cap_emit_ext(&s->emit, SP_EXT_END, b.data, b.len);
+	sp_buf_deinit(&b);
+}
+
+/* Drain, account, embed, end. */
+static int finish(struct cap_session *s, struct sp_err *err)
+{
+	cap_attach_switch(s, false);
+	int rc = cap_session_drain(s, true, err);
+	if (rc < 0)
+		return rc;
+	if (s->launch.pid > 0)
+		cap_launch_wait(&s->launch, false);
+	emit_final_losses(s);
+	emit_counters(s);
+	cap_emit_round(&s->emit, s->rings, true);
+	emit_end(s);
+	return 0;
+}
+
+static int start(struct cap_session *s, char *const *argv, struct sp_err *err)
+{
+	struct sp_writer *w;
+	s->start_ns = s->round_ns = cap_now_ns();
+	s->start_wall_ns = cap_wall_ns();
+	int rc = cap_head_write(&w, s, argv, err);
+	if (rc < 0)
+		return rc;
+	rc = cap_output_new(&s->out, w, s->out_fd, s->out_name, s->o->output_kind == CAP_TO_DATA,
+			    err);
+	if (rc < 0) {
+		sp_writer_abandon(w);
+		return rc;
+	}
+	s->emit.out = s->out;
+	s->emit.now_ns = s->emit.round_ns = s->start_ns;
+	cap_head_emit(s);
+	return 0;
+}
+
+/* Wait for --delay; false when a signal came first. */
+static bool wait_delay(struct cap_session *s)
+{
+	uint64_t end = cap_now_ns() + s->o->delay_ns;
+	for (;;) {
+		uint64_t now = cap_now_ns();
+		if (sp_stop_level() > 0 || (s->launch.pid > 0 && cap_launch_wait(&s->launch, false)))
+			return false;
+		if (now >= end)
+			return true;
+		struct pollfd p = {.fd = sp_stop_fd(), .events = POLLIN};
+		uint64_t ms = (end - now) / 1000000 + 1;
+		poll(&p, 1, ms < 100 ? (int)ms : 100);
+	}
+}
+
+static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
+{
+	const struct cap_options *o = s->o;
+	int rc = cap_kernel_read(&s->kernel, err);
+	if (rc >= 0)
+		rc = cap_sampler_init(&s->sampler, o, &s->kernel, err);
+	if (rc >= 0 && o->command)
+		rc = cap_launch_start(&s->launch, o->command, s->out_fd == STDOUT_FILENO, err);
+	if (rc >= 0)
+		rc = cap_sampler_probe(&s->sampler, err);
+	if (rc >= 0)
+		rc = open_rings(s, err);
+	if (rc >= 0)
+		rc = cap_emit_init(&s->emit, NULL, s->n_cpus, err);
+	if (rc < 0)
+		return rc;
+	s->emit.kernel_frames = s->sampler.kernel_frames;
+	s->emit.follow = o->follow;
+	s->emit.on_thread_exit = on_thread_exit;
+	s->emit.arg = s;
+	return start(s, argv, err);
+}
+
+static int record(struct cap_session *s, struct sp_err *err)
+{
+	int rc = 0;
+	if (s->o->delay_ns) {
+		if (s->launch.go_fd >= 0)
+			rc = cap_launch_go(&s->launch, s->o->command[0], err);
+		if (rc >= 0 && !wait_delay(s))
+			return finish(s, err);
+	}
+	if (rc >= 0)
+		rc = attach(s, err);
+	if (rc < 0)
+		return rc;
+	say_recording(s);
+	if (s->launch.go_fd >= 0)
+		rc = cap_launch_go(&s->launch, s->o->command[0], err);
+	s->enabled_ns = cap_now_ns();
+	if (rc >= 0)
+		rc = loop(s, err);
+	return rc < 0 ? rc : finish(s, err);
+}
+
+int cap_session_run(struct cap_session *s, const struct cap_options *o, int fd, const char *name,
+		    char *const *argv, char cure[400], struct sp_err *err)
+{
+	*s = (struct cap_session){.o = o, .out_fd = fd, .out_name = name};
+	s->launch.pid = s->launch.go_fd = s->launch.said_fd = -1;
+	cure[0] = 0;
+	int rc = prepare(s, argv, err);
+	if (rc >= 0)
+		rc = record(s, err);
+	if (rc < 0)
+		snprintf(cure, 400, "%s", s->sampler.cure);
+	cap_launch_cancel(&s->launch);
+	if (s->out) {
+		struct sp_err late;
+		int end = cap_output_finish(s->out, &late);
+		s->out = NULL;
+		if (rc >= 0 && end < 0) {
+			rc = end;
+			*err = late;
+		}
+	}
+	return rc;
+}
+
+void cap_session_deinit(struct cap_session *s)
+{
+	cap_attach_deinit(s);
+	for (size_t i = 0; s->rings && i < s->n_cpus; i++)
+		cap_ring_unmap(&s->rings[i]);
+	free(s->rings);
+	cap_emit_deinit(&s->emit);
+	cap_kernel_deinit(&s->kernel);
+}

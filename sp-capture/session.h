@@ -1,0 +1,90 @@
+/* One recording: its events, rings and output, from attach to the end record. */
+#ifndef CAP_SESSION_H
+#define CAP_SESSION_H
+
+#include "emit.h"
+#include "events.h"
+#include "kernel.h"
+#include "launch.h"
+#include "options.h"
+#include "output.h"
+#include "ring.h"
+
+struct cap_task {
+	int32_t pid, tid;
+	enum cap_role role;
+	int *fds;	    /* owned: one per CPU, -1 = closed */
+	uint64_t *ids;	    /* owned; only of late ones, else NULL */
+	uint64_t opened_ns; /* when the last of its events was open */
+	bool ended;	    /* its EXIT was seen: close once nobody inherits from it */
+};
+
+struct cap_root {
+	int32_t pid;
+	int pidfd; /* owned; -1 = no such call, /proc is asked */
+	uint64_t start_ticks;
+	bool gone;
+};
+
+struct cap_session {
+	const struct cap_options *o; /* borrowed */
+	struct cap_kernel kernel;
+	struct cap_sampler sampler;
+	struct cap_ring *rings; /* owned; one per CPU */
+	size_t n_cpus, ring_bytes;
+	struct cap_emit emit;
+	struct cap_output *out;
+	struct cap_task *tasks; /* owned */
+	size_t n_tasks, cap_tasks;
+	struct sp_map64 by_tid; /* the task of a thread that we opened ourselves */
+	struct sp_map64 forked; /* threads and processes seen born: time in an index of births */
+	struct cap_birth {
+		int32_t ptid;
+		uint64_t time_ns;
+	} *births; /* owned */
+	size_t n_births, cap_births;
+	struct cap_root *roots; /* owned: what the user asked for */
+	size_t n_roots, cap_roots;
+	uint64_t *retired_lost; /* owned; per CPU: of events closed already */
+	uint64_t *dead_ids;	/* owned; events whose samples are copies */
+	size_t n_dead_ids, cap_dead_ids;
+	size_t n_late, n_ended;
+	struct cap_launch launch;
+	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns;
+	uint64_t interval_ns; /* between two looks at the rings while they fill */
+	size_t n_threads;     /* at the start */
+	int out_fd;
+	const char *out_name;
+	bool attaching; /* births are noted */
+};
+
+/* --- attach.c --- */
+
+/* Events for all threads of a process (and what it has mapped, into the stream). is_root: asked for
+ * by the user: refusals are errors, and its end ends the recording. */
+int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err);
+int cap_attach_threads(struct cap_session *s, struct sp_err *err);
+/* The launched command: events that begin with its exec. */
+int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
+/* A thread that we opened has ended. */
+void cap_attach_ended(struct cap_session *s, int32_t tid);
+/* Close the events of ended threads that nobody inherits from. */
+void cap_attach_sweep(struct cap_session *s);
+/* Disable or enable all events. */
+void cap_attach_switch(struct cap_session *s, bool on);
+/* What the kernel says it lost on a CPU, over all events that there were. */
+uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index);
+void cap_attach_deinit(struct cap_session *s);
+
+/* --- session.c --- */
+
+/* Scan all rings and write what is due; all: everything there is. The number of new records. */
+int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
+
+/* The whole recording. cure (400 bytes): what helps against a failure, or "". Returns 0 or an
+ * error. */
+int cap_session_run(struct cap_session *s, const struct cap_options *o, int fd, const char *name,
+		    char *const *argv, char cure[400], struct sp_err *err);
+void cap_session_deinit(struct cap_session *s);
+
+#endif

@@ -1,0 +1,51 @@
+/* Where each thread's stack ends, so that only its used part is copied. Asked once a thread: the
+ * answer is the end of the mapping that holds its sp, for a main thread the kernel's start_stack. */
+#ifndef CAP_STACKS_H
+#define CAP_STACKS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct cap_stack_slot {
+	int32_t tid, pid; /* tid 0 = free */
+	uint64_t lo, hi;  /* sp in [lo, hi) ends at hi; hi 0 = not known */
+	uint64_t asked_ns;
+};
+
+struct cap_stacks {
+	struct cap_stack_slot *slots; /* owned; open addressing, at most half full */
+	uint32_t n, mask;
+	struct sp_buf text; /* the maps read last */
+	int32_t text_pid;
+	uint64_t text_ns;
+	uint64_t n_reads;
+};
+
+void cap_stacks_deinit(struct cap_stacks *s);
+
+/* The end of the stack that sp of (pid, tid) lies in, 0 when unknown. now_ns: the sample's time. */
+uint64_t cap_stacks_end(struct cap_stacks *s, int32_t pid, int32_t tid, uint64_t sp,
+			uint64_t now_ns);
+
+void cap_stacks_forget(struct cap_stacks *s, int32_t tid);	/* it ended */
+void cap_stacks_forget_process(struct cap_stacks *s, int32_t pid); /* it called exec */
+
+/* --- the pure part --- */
+
+/* The mapping of maps text that holds sp: true, its limits (lo reaches down to the mapping before,
+ * for a main stack that grows) and whether it is [stack]. */
+bool cap_stack_in_maps(const char *text, size_t len, uint64_t sp, uint64_t *lo, uint64_t *hi,
+		       bool *is_main);
+
+/* Field 28 (start_stack) of /proc/PID/stat text; 0 when absent or hidden. Fields are counted after
+ * the last ')': a name may hold anything. */
+uint64_t cap_stat_field(const char *text, size_t len, unsigned field);
+
+/* Stack bytes to keep: those copied, not past the end of the stack. */
+static inline uint64_t cap_stack_used(uint64_t copied, uint64_t sp, uint64_t end)
+{
+	return end > sp && end - sp < copied ? end - sp : copied;
+}
+
+#endif
