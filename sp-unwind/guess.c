@@ -178,10 +178,9 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 		has_top = false;
 	if (has_top && (!has_fp || fp.call == CALL_UNKNOWN || !nearer(k, &fp, &top)))
 		return take(k, &top, SP_C_scanned_frames);
-	/* Behind `push %rbp`: the caller's frame pointer is at sp, and still in its register. */
+	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
 	if (k->arch->machine != EM_AARCH64 && uw_stack_word(k, k->sp, &saved) && saved == k->fp &&
-	    saved > k->sp && k->fp != k->sp && caller_at(k, k->sp + word, &top) &&
-	    (!has_fp || top.call > CALL_UNKNOWN))
+	    k->fp != k->sp && caller_at(k, k->sp + word, &top) && top.call > CALL_UNKNOWN)
 		return take(k, &top, SP_C_scanned_frames);
 	/* In CPython's trampoline itself, behind its `sub`. */
 	if (!has_fp && k->s->space->has_python && map && map->flags & UW_MAP_ANON &&

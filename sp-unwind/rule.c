@@ -110,7 +110,7 @@ static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row
  * arm64 vdsos CFI that restores the link register but not the pc (kernel 5.8's
  * arch/arm64/kernel/vdso/sigreturn.S says so). svma: the looked-up address, that is the
  * trampoline's first byte, the byte before, or its system call. */
-bool uw_is_sigreturn(const struct uw_module *m, uint64_t svma)
+static bool is_sigreturn(const struct uw_module *m, uint64_t svma)
 {
 	static const struct {
 		uint16_t machine;
@@ -136,6 +136,30 @@ bool uw_is_sigreturn(const struct uw_module *m, uint64_t svma)
 	return false;
 }
 
+/* _init and _fini of crti.o and crtn.o have no CFI: (endbr64;) sub $8,%rsp; …; add $8,%rsp; ret.
+ * Their sections hold nothing else. */
+static struct uw_rule crt_rule(const struct uw_module *m, uint64_t svma)
+{
+	static const char *const names[] = {".init", ".fini"};
+	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa}, sub[] = {0x48, 0x83, 0xec, 8},
+			     tail[] = {0x48, 0x83, 0xc4, 8, 0xc3};
+	struct uw_rule none = {.kind = UW_RULE_NONE};
+	for (size_t i = 0; i < 2 && m->arch->machine == EM_X86_64; i++) {
+		const struct sp_section *s = sp_elf_section(m->elf, names[i]);
+		if (!s || svma - s->svma >= s->size || s->size < sizeof sub + sizeof tail)
+			continue;
+		const uint8_t *p = uw_module_bytes(m, s->svma, (size_t)s->size);
+		size_t at = p && !memcmp(p, endbr, sizeof endbr) ? sizeof endbr : 0;
+		if (!p || s->size < at + sizeof sub + sizeof tail ||
+		    memcmp(p + at, sub, sizeof sub) ||
+		    memcmp(p + s->size - sizeof tail, tail, sizeof tail))
+			return none;
+		bool inside = svma - s->svma >= at + sizeof sub && svma - s->svma < s->size - 1;
+		return (struct uw_rule){UW_RULE_SP, 0, UW_SLOT_KEEP, -1, inside ? 2 : 1};
+	}
+	return none;
+}
+
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 {
 	const struct cfi_section *s;
@@ -143,11 +167,11 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	struct cfi_row row;
 	bool found = uw_module_find(m, svma, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) &&
-	    uw_is_sigreturn(m, svma))
+	    is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found)
-		return (struct uw_rule){
-			.kind = uw_module_in_entry(m, svma) ? UW_RULE_END : UW_RULE_NONE};
+		return uw_module_in_entry(m, svma) ? (struct uw_rule){.kind = UW_RULE_END}
+						   : crt_rule(m, svma);
 	if (!cfi_row_small(s, &fde, svma, m->arch->fp, &row))
 		return (struct uw_rule){.kind = UW_RULE_BAD};
 	/* Another column than the ABI's: the full walk knows. */

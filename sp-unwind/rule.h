@@ -31,9 +31,6 @@ struct uw_rule {
 
 _Static_assert(sizeof(struct uw_rule) == 8, "a cache entry is a key and a rule: 16 bytes");
 
-/* Whether an address without CFI stands in a signal trampoline. */
-bool uw_is_sigreturn(const struct uw_module *m, uint64_t svma);
-
 /* The rule at an address of a module: one FDE is interpreted. */
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma);
 

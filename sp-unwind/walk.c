@@ -159,6 +159,11 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 	return UW_GOES_ON;
 }
 
+int uw_rule_step(struct uw_walk *k, struct uw_rule r)
+{
+	return rule_step(k, r);
+}
+
 /* Bytes of stack that are asked for ahead of the walk: one at a time they would cost a cache miss
  * each; in a row the memory system streams them. */
 #define AHEAD 4096

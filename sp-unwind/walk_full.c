@@ -211,34 +211,46 @@ static int sigreturn_step(struct full *f)
 	return rc;
 }
 
+/* Where there is no FDE, or one that is known to be wrong: what the fast walk does. */
+static int plain_step(struct full *f, const struct uw_map *map)
+{
+	struct uw_walk *k = f->k;
+	struct uw_rule r = {.kind = UW_RULE_NONE};
+	bool keeps = true;
+	int rc;
+	if (map)
+		r = uw_rule_get(k->w, map, uw_look(k));
+	if (r.kind == UW_RULE_END)
+		return UW_END;
+	if (r.kind == UW_RULE_SIGRETURN)
+		return sigreturn_step(f);
+	if (r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT)
+		rc = uw_rule_step(k, r);
+	else
+		rc = uw_guess(k, map, &keeps);
+	if (rc == UW_GOES_ON)
+		after_guess(f, keeps);
+	return rc;
+}
+
 static int frame_step(struct full *f, const struct uw_map *map)
 {
 	struct uw_walk *k = f->k;
 	const struct cfi_section *section;
 	struct cfi_fde fde;
 	struct cfi_row row;
-	bool keeps = false;
-	if (map && map->module) {
-		uint64_t svma = uw_look(k) - map->bias;
-		f->bias = map->bias;
-		f->regs[k->arch->pc] = k->pc;
-		f->known |= UINT64_C(1) << k->arch->pc;
-		bool found = uw_module_find(map->module, svma, &section, &fde);
-		if ((!found || (fde.cie.signal && k->arch->machine == EM_AARCH64)) &&
-		    uw_is_sigreturn(map->module, svma))
-			return sigreturn_step(f);
-		if (found) {
-			if (!cfi_row_full(section, &fde, svma, &row))
-				return UW_BAD_CFA;
-			return row_step(f, &fde, &row);
-		}
-		if (uw_module_in_entry(map->module, svma))
-			return UW_END;
-	}
-	int rc = uw_guess(k, map, &keeps);
-	if (rc == UW_GOES_ON)
-		after_guess(f, keeps);
-	return rc;
+	if (!map || !map->module)
+		return plain_step(f, map);
+	uint64_t svma = uw_look(k) - map->bias;
+	f->bias = map->bias;
+	f->regs[k->arch->pc] = k->pc;
+	f->known |= UINT64_C(1) << k->arch->pc;
+	if (!uw_module_find(map->module, svma, &section, &fde) ||
+	    (fde.cie.signal && k->arch->machine == EM_AARCH64))
+		return plain_step(f, map);
+	if (!cfi_row_full(section, &fde, svma, &row))
+		return UW_BAD_CFA;
+	return row_step(f, &fde, &row);
 }
 
 int uw_walk_full(struct uw_walk *k, uint32_t frames)

@@ -95,6 +95,9 @@ static inline bool uw_append(struct uw_walk *k)
 /* The rule at an address of a map's module, from the cache or its FDE. */
 struct uw_rule uw_rule_get(struct uw_walker *w, const struct uw_map *map, uint64_t addr);
 
+/* One step by a rule of the kinds UW_RULE_SP to UW_RULE_PLT. */
+int uw_rule_step(struct uw_walk *k, struct uw_rule r);
+
 /* One step without CFI: CPython's trampolines, a validated return address at sp, the frame
  * pointer. Changes k->pc, sp, fp, lr, exact and returns UW_GOES_ON, or an enum uw_stop. keeps:
  * whether the callee-saved registers still hold their values. */

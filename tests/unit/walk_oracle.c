@@ -1,0 +1,327 @@
+/* The walk against a shadow stack: programs are stepped instruction by instruction with ptrace; a
+ * call pushes, a return pops, a signal pushes what it interrupts. At every boundary the chain that
+ * sp-unwind finds in the registers and the stack bytes must be the shadow's.
+ *
+ * With arguments it steps that command instead: walk_oracle STEPS COMMAND [ARG…]
+ *
+ * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/rule.c
+ * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
+#define _GNU_SOURCE
+#include "tap.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+
+#include "live.h"
+#include "torture.h"
+
+#define SHADOW 4096
+
+struct shadow {
+	uint64_t pc;   /* return address, or the interrupted instruction */
+	uint64_t slot; /* where it was pushed; for an interruption: sp then */
+	bool interrupted;
+};
+
+struct oracle {
+	struct live live;
+	struct uw_walker *walker;
+	struct uw_stack stack;
+	struct shadow shadow[SHADOW];
+	size_t depth;
+	uint64_t stack_end;
+	uint64_t steps, wrong;
+	bool stale; /* maps */
+	/* What differed, by the leaf's place. */
+	struct {
+		uint64_t pc;
+		uint64_t n;
+		char text[400];
+	} diffs[64];
+	size_t n_diffs;
+	/* glibc's __longjmp says that its caller is already the place it jumps to, from the
+	 * instruction on that loads that place: right, and earlier than the shadow. */
+	struct {
+		uint64_t pc, step;
+	} recent[16];
+	uint64_t n_recent, explained;
+};
+
+static struct oracle o;
+
+/* Length of a call instruction, 0 for others; that of a syscall as -2. */
+static int call_length(const uint8_t *p)
+{
+	int i = 0;
+	if (p[0] == 0x0f && p[1] == 0x05)
+		return -2;
+	while (p[i] == 0x3e || p[i] == 0x66 || p[i] == 0x67 || p[i] == 0xf2)
+		i++;
+	if ((p[i] & 0xf0) == 0x40)
+		i++;
+	if (p[i] == 0xe8)
+		return i + 5;
+	if (p[i] != 0xff || (p[i + 1] >> 3 & 7) != 2)
+		return 0;
+	int mod = p[i + 1] >> 6, rm = p[i + 1] & 7, base = rm;
+	i += 2;
+	if (mod == 3)
+		return i;
+	if (rm == 4)
+		base = p[i++] & 7;
+	return i + (mod == 1 ? 1 : mod == 2 || base == 5 ? 4 : 0);
+}
+
+static void push(uint64_t pc, uint64_t slot, bool interrupted)
+{
+	if (o.depth < SHADOW)
+		o.shadow[o.depth++] = (struct shadow){pc, slot, interrupted};
+}
+
+/* Returns, longjmp, and the end of handlers on the same stack: what lies below sp is gone. An
+ * interruption stays while its handler may run on a stack of its own. */
+static void pop_below(uint64_t sp)
+{
+	while (o.depth && !o.shadow[o.depth - 1].interrupted && o.shadow[o.depth - 1].slot < sp)
+		o.depth--;
+}
+
+static void note(const struct user_regs_struct *r, const char *why, size_t at)
+{
+	o.wrong++;
+	o.recent[o.n_recent % 16].pc = r->rip;
+	o.recent[o.n_recent++ % 16].step = o.steps;
+	for (size_t i = 0; i < o.n_diffs; i++)
+		if (o.diffs[i].pc == r->rip) {
+			o.diffs[i].n++;
+			return;
+		}
+	if (o.n_diffs == 64)
+		return;
+	char leaf[200], got[200] = "nothing", want[200] = "the end";
+	live_where(&o.live, r->rip, leaf);
+	if (at < o.stack.n)
+		live_where(&o.live, o.stack.return_addrs[at], got);
+	if (at && at <= o.depth)
+		live_where(&o.live, o.shadow[o.depth - at].pc, want);
+	o.diffs[o.n_diffs].pc = r->rip;
+	o.diffs[o.n_diffs].n = 1;
+	snprintf(o.diffs[o.n_diffs++].text, 400,
+		 "%.80s: %s at frame %zu of %zu: %.80s, not %.80s (stop %d)", leaf, why, at, o.depth + 1, got, want, (int)o.stack.stop);
+}
+
+/* A jump that left frames behind: what differed just before, beside it, is explained. */
+static void forgive(uint64_t pc)
+{
+	for (unsigned i = 0; i < 16; i++) {
+		if (!o.recent[i].pc || pc - o.recent[i].pc >= 64 || o.steps - o.recent[i].step > 16)
+			continue;
+		for (size_t j = 0; j < o.n_diffs; j++)
+			if (o.diffs[j].pc == o.recent[i].pc)
+				o.diffs[j].n--;
+		o.recent[i].pc = 0;
+		o.wrong--;
+		o.explained++;
+	}
+}
+
+static void compare(const struct user_regs_struct *r)
+{
+	if (o.stale) {
+		live_maps(&o.live);
+		o.stale = false;
+	}
+	struct uw_sample s = live_sample(&o.live, r, o.stack_end);
+	uw_walk(o.walker, &s, &o.stack);
+	o.steps++;
+	for (size_t i = 1; i <= o.depth && i < UW_MAX_FRAMES; i++) {
+		const struct shadow *want = &o.shadow[o.depth - i];
+		if (i >= o.stack.n)
+			return note(r, "too short", i);
+		if (o.stack.return_addrs[i] != want->pc)
+			return note(r, "another address", i);
+		if (o.stack.addrs[i] != want->pc - !want->interrupted)
+			return note(r, "another call site", i);
+	}
+	if (o.stack.n > o.depth + 1)
+		return note(r, "too long", o.depth + 1);
+	if (o.stack.stop != UW_END)
+		return note(r, "no end", o.depth + 1);
+}
+
+/* Accounts for one instruction that was executed. */
+static void account(const struct user_regs_struct *before, const uint8_t *code,
+		    const struct user_regs_struct *after)
+{
+	int len = call_length(code);
+	if (len == -2) {
+		long nr = (long)before->rax;
+		/* mmap, mprotect, munmap, brk, mremap */
+		if (nr == 9 || nr == 10 || nr == 11 || nr == 12 || nr == 25)
+			o.stale = true;
+		if (nr == 15) { /* rt_sigreturn */
+			while (o.depth && !o.shadow[o.depth - 1].interrupted)
+				o.depth--;
+			if (o.depth)
+				o.depth--;
+		}
+		return;
+	}
+	if (len > 0 && after->rsp == before->rsp - 8) {
+		push(before->rip + (uint64_t)len, after->rsp, false);
+		return;
+	}
+	/* Only returns and jumps leave frames: a `pop` of the return address does not yet. */
+	size_t i = code[0] == 0xf2 || code[0] == 0xf3 || code[0] == 0x3e || code[0] == 0x41;
+	bool jump = code[i] == 0xff && (code[i + 1] >> 3 & 7) == 4;
+	if (code[i] != 0xc3 && code[i] != 0xc2 && !jump)
+		return;
+	size_t depth = o.depth;
+	pop_below(after->rsp);
+	/* siglongjmp out of a handler: sp is above what the signal interrupted. */
+	while (jump && o.depth && o.shadow[o.depth - 1].interrupted &&
+	       o.shadow[o.depth - 1].slot < after->rsp) {
+		o.depth--;
+		pop_below(after->rsp);
+	}
+	if (jump && o.depth != depth)
+		forgive(before->rip);
+}
+
+/* Steps a stopped child that has just executed its program. */
+static int step_all(pid_t pid, uint64_t max_steps)
+{
+	struct user_regs_struct before, after;
+	int status, sig = 0;
+	o.live.pid = pid;
+	o.stale = true;
+	ptrace(PTRACE_GETREGS, pid, 0, &before);
+	o.stack_end = o.depth ? o.shadow[0].slot + 64 : before.rsp + 64;
+	compare(&before);
+	while (o.steps < max_steps) {
+		uint8_t code[16] = {0};
+		(void)live_read(pid, before.rip, code, sizeof code);
+		if (ptrace(PTRACE_SINGLESTEP, pid, 0, (void *)(intptr_t)sig) < 0 ||
+		    waitpid(pid, &status, 0) < 0)
+			return -1;
+		if (WIFEXITED(status) || WIFSIGNALED(status))
+			return status;
+		int delivered = sig;
+		sig = 0;
+		ptrace(PTRACE_GETREGS, pid, 0, &after);
+		if (delivered && after.rip != before.rip) {
+			/* The step went into the handler: nothing was executed yet. Its caller is
+			 * the trampoline whose address lies at sp. */
+			uint64_t restorer = 0;
+			(void)live_read(pid, after.rsp, &restorer, 8);
+			uint64_t red_zone = before.rsp - 128;
+			if (after.rsp < red_zone || after.rsp > before.rsp) {
+				push(before.rip, before.rsp, true);
+				push(restorer, after.rsp, false);
+			}
+		} else if (!delivered) {
+			account(&before, code, &after);
+		}
+		if (WSTOPSIG(status) != SIGTRAP)
+			sig = WSTOPSIG(status);
+		compare(&after);
+		before = after;
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return 0;
+}
+
+/* Lets the child run to its `int3`, and takes the shadow of that moment from the walk itself. The
+ * slots are the words above each other that hold the return addresses. */
+static bool run_to_trap(pid_t pid)
+{
+	struct user_regs_struct r;
+	int status;
+	ptrace(PTRACE_CONT, pid, 0, 0);
+	if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP)
+		return false;
+	ptrace(PTRACE_GETREGS, pid, 0, &r);
+	o.live.pid = pid;
+	live_maps(&o.live);
+	struct uw_sample s = live_sample(&o.live, &r, 0);
+	uw_walk(o.walker, &s, &o.stack);
+	size_t at = 0;
+	for (uint32_t i = 1; i < o.stack.n; i++) {
+		uint64_t word = 0;
+		for (; at + 8 <= s.stack_bytes; at += 8) {
+			memcpy(&word, o.live.stack + at, 8);
+			if (word == o.stack.return_addrs[i])
+				break;
+		}
+		if (word != o.stack.return_addrs[i])
+			return false;
+		o.shadow[o.stack.n - 1 - i] = (struct shadow){word, r.rsp + at, false};
+		at += 8;
+	}
+	o.depth = o.stack.n - 1;
+	return o.depth >= 3 && o.stack.stop == UW_END;
+}
+
+/* Runs a command under the oracle, from its first instruction, or from its `int3`. The share of instruction boundaries that were right, in parts
+ * of 100,000; the child must end with status 0 when it ends. */
+static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
+{
+	memset(&o, 0, sizeof o);
+	o.walker = uw_walker_new();
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		(void)personality(ADDR_NO_RANDOMIZE);
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		/* What the command prints is no TAP. */
+		(void)!freopen("/dev/null", "w", stdout);
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	*status = -1;
+	if (pid < 0 || waitpid(pid, status, 0) < 0 || !WIFSTOPPED(*status))
+		return 0;
+	if (to_trap && !run_to_trap(pid)) {
+		kill(pid, SIGKILL);
+		waitpid(pid, status, 0);
+		return 0;
+	}
+	*status = step_all(pid, max_steps);
+	printf("# %s: %llu instructions, %llu differ, %llu in a longjmp\n", argv[0],
+	       (unsigned long long)o.steps, (unsigned long long)o.wrong,
+	       (unsigned long long)o.explained);
+	for (size_t i = 0; i < o.n_diffs; i++)
+		if (o.diffs[i].n)
+			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n,
+			       o.diffs[i].text);
+	live_deinit(&o.live);
+	uw_walker_free(o.walker);
+	return o.steps ? 100000.0 * (double)(o.steps - o.wrong) / (double)o.steps : 0;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+	if (argc == 2 && !strcmp(argv[1], "--torture"))
+		return torture();
+	if (argc > 2) {
+		double share = run(argv + 2, false, strtoull(argv[1], NULL, 10), &status);
+		printf("# %.3f %%, status %#x\n", share / 1000, (unsigned)status);
+		return 0;
+	}
+	char *self[] = {argv[0], (char[]){"--torture"}, NULL};
+	double share = run(self, true, 3000000, &status);
+	tap_ok(status == 0, "the torture program runs to its end under the stepper");
+	tap_ok(share >= 99980, "99.98 % of the torture program's instruction boundaries are right");
+	char *bash[] = {(char[]){"/bin/bash"}, (char[]){"--norc"}, (char[]){"-c"},
+			(char[]){"f() { local i; for i in a b c; do case $i in b) echo ${i^^};; esac; "
+				 "done; }; trap : USR1; kill -USR1 $$; f; g=$((1+2)); printf '%s\\n' $g"},
+			NULL};
+	share = run(bash, false, 150000, &status);
+	tap_ok(share >= 99990, "99.99 % of bash's instruction boundaries are right");
+	return tap_done();
+}
