@@ -88,6 +88,7 @@ struct sp_spool_info {
 	uint64_t time_resolution_ns;
 	uint64_t first_ns, last_ns;   /* of the samples */
 	uint64_t n_samples;
+	uint64_t n_lost_samples; /* of a damaged spool: those that can't be given, as far as known */
 };
 
 struct sp_spool_loss {

@@ -1,0 +1,276 @@
+/* What happens to a spool: every cut length, every flipped bit, hostile contents. */
+#define _GNU_SOURCE
+#include <zstd.h>
+
+#include "spool_make.h"
+#include "spool/format.h"
+#include "tap.h"
+
+/* One sample as text, to compare with the intact spool's. */
+static void sample_text(struct sp_spool *s, const struct sp_spool_sample *p, struct sp_buf *out)
+{
+	const struct sp_spool_thread *t = sp_spool_thread(s, p->thread);
+	const struct sp_spool_frame *f;
+	size_t n = sp_spool_frames(s, &f);
+	sp_buf_printf(out, "%llu %d %d %s %s %llu %u", (unsigned long long)p->time_ns, t->pid,
+		      t->tid, p->comm, sp_spool_event(s, p->event)->name,
+		      (unsigned long long)p->weight, p->cpu);
+	for (size_t i = 0; i < n; i++)
+		sp_buf_printf(out, " %llx/%llx/%d/%s", (unsigned long long)f[i].abs_ip,
+			      (unsigned long long)f[i].rel_ip, (int)f[i].mode,
+			      f[i].module == SP_NONE ? "-" : sp_spool_module(s, f[i].module)->path);
+	sp_buf_u8(out, '\n');
+}
+
+static struct sp_buf whole_text;
+static size_t line_at[MAKE_SAMPLES + 1];
+
+/* Every sample of s is one of the intact spool's, in their order; how many. -1: a wrong one. */
+static int count_good(struct sp_spool *s)
+{
+	struct sp_spool_sample p;
+	struct sp_err err;
+	struct sp_buf line = {0};
+	int n = 0, rc;
+	uint32_t at = 0;
+	while ((rc = sp_spool_next(s, &p, &err)) == 1) {
+		line.len = 0;
+		sample_text(s, &p, &line);
+		for (; at < MAKE_SAMPLES; at++)
+			if (line_at[at + 1] - line_at[at] == line.len &&
+			    !memcmp(line.data, whole_text.data + line_at[at], line.len))
+				break;
+		if (at++ >= MAKE_SAMPLES) {
+			n = -1;
+			printf("# wrong: %.*s", (int)line.len, (const char *)line.data);
+			break;
+		}
+		n++;
+	}
+	if (rc < 0)
+		n = -1;
+	sp_buf_deinit(&line);
+	return n;
+}
+
+static bool counts_hold(struct sp_spool *s, int n, bool all)
+{
+	const struct sp_spool_info *i = sp_spool_info(s);
+	return (uint64_t)n == i->n_samples && sp_spool_counters(s)->v[SP_C_samples] == (uint64_t)n &&
+	       (!all || i->n_samples + i->n_lost_samples == MAKE_SAMPLES);
+}
+
+static void remember_whole(const struct sp_buf *b)
+{
+	struct sp_spool *s;
+	struct sp_spool_sample p;
+	struct sp_err err;
+	if (open_bytes(&s, b->data, b->len, &err) < 0)
+		abort();
+	for (uint32_t i = 0; i < MAKE_SAMPLES && sp_spool_next(s, &p, &err) == 1; i++) {
+		sample_text(s, &p, &whole_text);
+		line_at[i + 1] = whole_text.len;
+	}
+	sp_spool_close(s);
+}
+
+static void cuts(const struct sp_buf *b)
+{
+	unsigned wrong = 0, before = 0, refused = 0;
+	for (size_t n = 0; n < b->len; n++) {
+		struct sp_spool *s;
+		struct sp_err err = {0};
+		int rc = open_bytes(&s, b->data, n, &err);
+		if (rc < 0) {
+			refused++;
+			wrong += n >= SP_SPOOL_FILE_HEAD || !err.msg[0];
+			continue;
+		}
+		int got = count_good(s);
+		wrong += got < 0 || sp_spool_state(s) != SP_SPOOL_INCOMPLETE ||
+			 !*sp_spool_complaint(s) || (unsigned)got < before || !counts_hold(s, got, false);
+		before = got < 0 ? before : (unsigned)got;
+		sp_spool_close(s);
+	}
+	tap_eq(wrong, 0, "every cut gives the samples before it and says that it is incomplete");
+	tap_eq(before, MAKE_SAMPLES, "a cut inside the end record keeps all samples");
+	tap_eq(refused, SP_SPOOL_FILE_HEAD, "only what has no file header is refused");
+}
+
+static void flips(struct sp_buf *b)
+{
+	unsigned wrong = 0, silent = 0, lost = 0;
+	for (size_t bit = 0; bit < b->len * 8; bit++) {
+		struct sp_spool *s;
+		struct sp_err err = {0};
+		b->data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		if (open_bytes(&s, b->data, b->len, &err) == 0) {
+			int got = count_good(s);
+			silent += sp_spool_state(s) == SP_SPOOL_WHOLE || !*sp_spool_complaint(s);
+			wrong += got < 0 || !counts_hold(s, got, false);
+			lost += got < (int)MAKE_SAMPLES;
+			sp_spool_close(s);
+		} else {
+			wrong++;
+		}
+		b->data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	tap_eq(silent, 0, "every flipped bit is noticed and said");
+	tap_eq(wrong, 0, "no flipped bit gives a wrong sample, and the counts tell what is lost");
+	tap_ok(lost > 0, "some samples were lost by that");
+}
+
+/* A damaged block in the middle: later samples whose definitions are whole are still given. */
+static void later_blocks(struct sp_buf *b)
+{
+	struct sp_block h;
+	unsigned data_blocks = 0, later = 0, conserved = 0;
+	for (size_t at = SP_SPOOL_FILE_HEAD; at + SP_SPOOL_BLOCK_HEAD <= b->len;
+	     at += SP_SPOOL_BLOCK_HEAD + h.stored) {
+		if (!sp_block_decode(&h, b->data + at))
+			break;
+		if (h.type != SP_BLOCK_DATA)
+			continue;
+		data_blocks++;
+		struct sp_spool *s;
+		struct sp_err err;
+		b->data[at + SP_SPOOL_BLOCK_HEAD + h.stored / 2] ^= 1;
+		if (open_bytes(&s, b->data, b->len, &err) == 0) {
+			int got = count_good(s);
+			later += got >= 0 && sp_spool_state(s) == SP_SPOOL_DAMAGED;
+			conserved += counts_hold(s, got, true);
+			sp_spool_close(s);
+		}
+		b->data[at + SP_SPOOL_BLOCK_HEAD + h.stored / 2] ^= 1;
+	}
+	tap_eq(data_blocks, 6, "the spool has six blocks of samples");
+	tap_eq(later, data_blocks, "each may be damaged");
+	tap_eq(conserved, data_blocks, "samples given and lost are all samples");
+}
+
+/* A block as a hostile writer would make it. */
+static void add_block(struct sp_buf *b, uint8_t type, const void *raw, size_t n, uint32_t seq)
+{
+	struct sp_block h = {.type = type, .raw = (uint32_t)n, .stored = (uint32_t)n, .seq = seq,
+			     .salt = 7, .crc = sp_spool_crc(raw, n)};
+	uint8_t head[SP_SPOOL_BLOCK_HEAD];
+	sp_block_encode(head, &h);
+	sp_buf_add(b, head, sizeof head);
+	sp_buf_add(b, raw, n);
+}
+
+static void add_head(struct sp_buf *b)
+{
+	uint8_t head[SP_SPOOL_FILE_HEAD];
+	b->len = 0;
+	sp_spool_head_encode(head, 7);
+	sp_buf_add(b, head, sizeof head);
+	add_block(b, SP_BLOCK_INFO, "", 0, 0);
+}
+
+/* DATA blocks whose head claims anything: opened or refused, never trusted. */
+static void hostile_heads(void)
+{
+	static const uint64_t claims[] = {1, 1000, 1u << 18, UINT32_MAX, UINT64_MAX, UINT64_MAX / 2};
+	unsigned bad = 0, tried = 0;
+	for (unsigned field = 0; field < SP_HEAD_N; field++) {
+		for (unsigned c = 0; c < sizeof claims / sizeof *claims; c++) {
+			struct sp_buf b = {0}, head = {0}, raw = {0};
+			for (unsigned i = 0; i < SP_HEAD_N; i++)
+				sp_buf_uleb(&head, i == field			? claims[c]
+						   : i == SP_HEAD_RESOLUTION	? 1
+						   : i == SP_HEAD_FRAME		? 1
+										: 0);
+			sp_col_bytes(&raw, SP_COL_HEAD, head.data, head.len);
+			add_head(&b);
+			add_block(&b, SP_BLOCK_DATA, raw.data, raw.len, 1);
+			struct sp_spool *s;
+			struct sp_spool_sample p;
+			struct sp_err err;
+			int rc = open_bytes(&s, b.data, b.len, &err);
+			if (rc == 0) {
+				while (sp_spool_next(s, &p, &err) == 1)
+					bad++; /* nothing can come of nothing */
+				bad += sp_spool_state(s) == SP_SPOOL_WHOLE;
+				sp_spool_close(s);
+			}
+			tried++;
+			sp_buf_deinit(&b);
+			sp_buf_deinit(&head);
+			sp_buf_deinit(&raw);
+		}
+	}
+	tap_eq(tried, SP_HEAD_N * 6, "every field of a block's head claims six things");
+	tap_eq(bad, 0, "and none of them makes a sample");
+}
+
+static void bombs(void)
+{
+	struct sp_buf b = {0}, zeros = {0};
+	sp_buf_zero(&zeros, SP_SPOOL_RAW_MAX);
+	uint8_t packed[8192];
+	size_t n = ZSTD_compress(packed, sizeof packed, zeros.data, zeros.len, 19);
+	struct sp_block h = {.type = SP_BLOCK_DATA, .flags = SP_BLOCK_ZSTD, .raw = SP_SPOOL_RAW_MAX,
+			     .stored = (uint32_t)n, .seq = 1, .salt = 7,
+			     .crc = sp_spool_crc(packed, n)};
+	uint8_t head[SP_SPOOL_BLOCK_HEAD];
+	sp_block_encode(head, &h);
+	tap_ok(!sp_block_decode(&h, head), "a block that expands too far is refused by its header");
+	add_head(&b);
+	h.raw = UINT32_MAX;
+	h.stored = UINT32_MAX;
+	sp_block_encode(head, &h);
+	sp_buf_add(&b, head, sizeof head);
+	struct sp_spool *s;
+	struct sp_err err;
+	tap_ok(open_bytes(&s, b.data, b.len, &err) == 0 && sp_spool_state(s) == SP_SPOOL_DAMAGED,
+	       "a block of 4 GiB is damage, not an allocation");
+	sp_spool_close(s);
+	sp_buf_deinit(&b);
+	sp_buf_deinit(&zeros);
+}
+
+static void other_versions(void)
+{
+	struct sp_buf b = {0};
+	struct sp_spool *s;
+	struct sp_err err = {0};
+	add_head(&b);
+	sp_put16(b.data + 8, 9);
+	sp_put32(b.data + 28, sp_spool_crc(b.data, 28));
+	tap_ok(open_bytes(&s, b.data, b.len, &err) == SP_ERR_UNSUPPORTED && strstr(err.msg, "9") &&
+		       strstr(err.msg, "1"),
+	       "another version is refused, naming both");
+	add_head(&b);
+	add_block(&b, 77, "later", 5, 1);
+	add_block(&b, SP_BLOCK_END, "", 0, 2);
+	tap_ok(open_bytes(&s, b.data, b.len, &err) == 0 && sp_spool_state(s) == SP_SPOOL_WHOLE,
+	       "an unknown block is skipped");
+	sp_spool_close(s);
+	add_head(&b);
+	add_block(&b, SP_BLOCK_END, "", 0, 3);
+	tap_ok(open_bytes(&s, b.data, b.len, &err) == 0 && sp_spool_state(s) == SP_SPOOL_DAMAGED,
+	       "missing blocks are noticed by the sequence number");
+	sp_spool_close(s);
+	static const char text[] = "#!/bin/sh\nthis is no spool at all, only a text file\n";
+	tap_ok(open_bytes(&s, text, sizeof text, &err) == SP_ERR_CORRUPT &&
+		       strstr(err.msg, "not a spool"),
+	       "a text file is no spool");
+	sp_buf_deinit(&b);
+}
+
+int main(void)
+{
+	struct sp_buf b = {0};
+	make_spool(&b, 1);
+	remember_whole(&b);
+	cuts(&b);
+	flips(&b);
+	later_blocks(&b);
+	hostile_heads();
+	bombs();
+	other_versions();
+	sp_buf_deinit(&b);
+	sp_buf_deinit(&whole_text);
+	return tap_done();
+}

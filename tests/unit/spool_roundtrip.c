@@ -1,0 +1,141 @@
+/* The spool's writer and reader: what goes in comes out, by value. */
+#define _GNU_SOURCE
+#include "spool_make.h"
+#include "tap.h"
+
+#define ok(good, ...)                                                                              \
+	do {                                                                                       \
+		char name_[600];                                                                   \
+		snprintf(name_, sizeof name_, __VA_ARGS__);                                        \
+		tap_ok((good), name_);                                                             \
+	} while (0)
+
+
+static void check_sample(struct sp_spool *s, uint32_t i, uint64_t resolution)
+{
+	struct sp_spool_sample out;
+	struct sp_err err;
+	bool good = sp_spool_next(s, &out, &err) == 1;
+	uint32_t p = i % 2;
+	uint64_t base = 0x7f0000000000 + p * 0x100000;
+	const struct sp_spool_thread *t = good ? sp_spool_thread(s, out.thread) : NULL;
+	good = good && out.time_ns == make_time(i) / resolution * resolution &&
+	       out.weight == (i % 9 == 0 ? 2002002 : 1001001) &&
+	       out.cpu == (i % 4 == 3 ? UINT32_MAX : i % 4) &&
+	       !strcmp(out.comm, i < 30 ? "before" : "after") && t->pid == (int32_t)(100 + p) &&
+	       t->tid == (int32_t)(100 + p + i % 3);
+	const struct sp_spool_frame *f;
+	size_t n = good ? sp_spool_frames(s, &f) : 0, at = 0;
+	if (i == 33) {
+		ok(good && n == 0, "sample 33 has the empty stack");
+		return;
+	}
+	good = good && n == 3 + i % 4 + (i % 6 < 3) + (i % 5 == 0);
+	if (good && i % 6 == 0) {
+		const struct sp_spool_module *m = sp_spool_module(s, f->module);
+		good = f->abs_ip == 0x5000010 && f->rel_ip == 0x10 && m->is_anon &&
+		       !strcmp(m->path, "//anon") && m->pid == (int32_t)(100 + p);
+	} else if (good && i % 6 == 1) {
+		good = f->abs_ip == 0x1234 && f->module == SP_NONE && f->mode == SP_FRAME_USER;
+	} else if (good && i % 6 == 2) {
+		const struct sp_spool_module *m = sp_spool_module(s, f->module);
+		good = f->abs_ip == 0xffffffff81000123 && f->mode == SP_FRAME_KERNEL &&
+		       m->is_kernel && m->pid == -1;
+	}
+	at = i % 6 < 3;
+	for (uint32_t d = 3 + i % 4; good && d-- > 0; at++) {
+		const struct sp_spool_module *m = sp_spool_module(s, f[at].module);
+		good = f[at].abs_ip == base + 0x100 + d * 8 + i % 3 &&
+		       f[at].rel_ip == 0x2100 + d * 8 + i % 3 && m->start == base &&
+		       m->end == base + 0x10000 && m->file_offset == 0x2000 && m->inode == 77 &&
+		       m->dev_major == 8 && m->dev_minor == 1 && m->build_id_len == 20 &&
+		       !memcmp(m->build_id, "0123456789abcdefghij", 20) &&
+		       m->pid == (int32_t)(100 + p);
+	}
+	if (good && i % 5 == 0)
+		good = f[n - 1].mode == SP_FRAME_TRUNCATED && f[n - 1].module == SP_NONE;
+	ok(good, "sample %u comes back", i);
+}
+
+static void check_rest(struct sp_spool *s)
+{
+	const struct sp_spool_info *i = sp_spool_info(s);
+	ok(!strcmp(i->hostname, "host") && !strcmp(i->osrelease, "6.1.0") &&
+		   !strcmp(i->arch, "x86_64") && !strcmp(i->cmdline, "sp-capture -p 1") &&
+		   !strcmp(i->boot_id, "b00t") && !strcmp(i->clock, "cpu-clock") &&
+		   i->start_timestamp_us == 1700000000000000 && i->sample_interval_us == 1001 &&
+		   i->clock_ns == 5000000000 && i->wall_ns == 1700000000000000000 &&
+		   i->n_samples == MAKE_SAMPLES && i->version == 1,
+	   "the facts come back");
+	ok(i->first_ns == make_time(0) && i->last_ns == make_time(MAKE_SAMPLES - 1),
+	   "first and last time");
+	const struct sp_spool_loss *l = sp_spool_loss(s, 0);
+	ok(sp_spool_n_losses(s) == 2 && l->from_ns == 10 && l->to_ns == 20 && l->count == 3 &&
+		   l->cpu == SP_NONE && l->kind == 1 && sp_spool_loss(s, 1)->cpu == 2 &&
+		   sp_spool_loss(s, 1)->count == 4,
+	   "losses come back");
+	const struct sp_spool_exec *e = sp_spool_exec(s, 0);
+	ok(sp_spool_n_execs(s) == 2 && e->time_ns == 55 && e->pid == 100 && e->kind == 0 &&
+		   e->cmdline_len == 3 && !memcmp(e->cmdline, "a\0b", 3) &&
+		   sp_spool_exec(s, 1)->kind == 1 && sp_spool_exec(s, 1)->on &&
+		   !sp_spool_exec(s, 1)->cmdline,
+	   "exec and runtime markers come back");
+	const struct sp_spool_object *o = sp_spool_object(s, 0);
+	ok(sp_spool_n_objects(s) == 1 && o->kind == 2 && o->pid == 100 && o->time_ns == 9 &&
+		   !strcmp(o->path, "/tmp/perf-100.map") && o->size == 15 &&
+		   !memcmp(o->data, "5000000 10 jit\n", 15),
+	   "an embedded file comes back");
+	const struct sp_counters *c = sp_spool_counters(s);
+	ok(c->v[SP_C_lost_events] == 7 && c->v[SP_C_samples] == MAKE_SAMPLES &&
+		   c->v[SP_C_sample_events] == MAKE_SAMPLES && sp_counter_known(c, SP_C_throttled) &&
+		   !sp_counter_known(c, SP_C_out_of_order),
+	   "counters come back, unknown ones stay unknown");
+	const uint64_t *k;
+	ok(sp_spool_kernel_frame_addresses(s, &k) == 1 && k[0] == 0xffffffff81000123,
+	   "the kernel addresses");
+	ok(sp_spool_n_events(s) == 1 && !strcmp(sp_spool_event(s, 0)->name, "cpu-clock") &&
+		   sp_spool_event(s, 0)->weight_is_time,
+	   "the event");
+	ok(sp_spool_timestamp_us(s, make_time(0) + 5000) == 1700000000000005, "the timeline");
+}
+
+static void check_shared_frames(struct sp_spool *s)
+{
+	struct sp_spool_sample out;
+	struct sp_err err;
+	uint32_t id[2] = {0};
+	sp_spool_rewind(s);
+	/* Samples 3 and 9 are of one kind (i % 6 == 3, i % 3 == 0), both of process 101; sample 6
+	 * of process 100 has the same outer frames. */
+	for (uint32_t i = 0; i <= 6 && sp_spool_next(s, &out, &err) == 1; i++) {
+		const struct sp_spool_frame *f;
+		size_t n = sp_spool_frames(s, &f);
+		if (i == 3 || i == 6)
+			id[i == 6] = f[n - 1].frame_id;
+	}
+	ok(id[0] == id[1] && id[0], "processes share a file's frames");
+}
+
+int main(void)
+{
+	for (uint64_t resolution = 1; resolution <= 1000; resolution *= 1000) {
+		struct sp_buf b = {0};
+		struct sp_spool *s;
+		struct sp_err err = {0};
+		make_spool(&b, resolution);
+		ok(open_bytes(&s, b.data, b.len, &err) == 0, "opens: %s", err.msg);
+		ok(sp_spool_state(s) == SP_SPOOL_WHOLE && !*sp_spool_complaint(s), "is whole: %s",
+		   sp_spool_complaint(s));
+		for (uint32_t i = 0; i < MAKE_SAMPLES; i++)
+			check_sample(s, i, resolution);
+		struct sp_spool_sample out;
+		ok(sp_spool_next(s, &out, &err) == 0, "then it ends");
+		if (resolution == 1) {
+			check_rest(s);
+			check_shared_frames(s);
+		}
+		sp_spool_close(s);
+		sp_buf_deinit(&b);
+	}
+	return tap_done();
+}
