@@ -69,14 +69,15 @@ endef
 $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 
 # Unit tests: each tests/unit/NAME.c is a program that speaks TAP. A test of one tool's inner parts
-# names them: a line "unit: sp-unwind/cfi.c" in its first comment.
+# names them: a line "unit: sp-unwind/cfi.c" in its first comment; "libs: -ldw" for what only it needs.
 UNITS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 unit_parts = $(shell sed -n 's/^.*unit: \(.*\.c\).*/\1/p' tests/unit/$(1).c)
+unit_libs = $(shell sed -n 's/^.*libs: \(-l[-a-z ]*[a-z]\).*/\1/p' tests/unit/$(1).c)
 define unit
 $(BUILD)/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(patsubst %.c,$(BUILD)/obj/%.o,$(call unit_parts,$(1))) $(LIB)
 	@mkdir -p $$(@D)
 	@echo '  LD    $$@'
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) $(call unit_libs,$(1))
 endef
 $(foreach u,$(UNITS),$(eval $(call unit,$(u))))
 
