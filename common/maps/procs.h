@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "perf/record.h"
 
-#define SP_PROCS_EXITED 4096u
+#define SP_PROCS_EXITED 512u
 #define SP_PROCS_LIVE (1u << 18)
 #define SP_PROCS_FILES (1u << 20)
 #define SP_SPACE_MAPPINGS (1u << 17)

@@ -1,0 +1,111 @@
+#define _GNU_SOURCE
+#include "live.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "maps/procs.h"
+
+static int64_t clock_ns(clockid_t id)
+{
+	struct timespec t = {0};
+	clock_gettime(id, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t un_boot_offset_ns(void)
+{
+	return clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Field 22 of /proc/PID/stat, in clock ticks since boot; fields are counted behind the last ')',
+ * because the name may hold anything. */
+static bool start_ticks(int32_t pid, uint64_t *ticks)
+{
+	char path[40];
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	struct sp_buf b = {0};
+	bool ok = false;
+	if (sp_file_read(path, 4096, &b, NULL) >= 0) {
+		sp_buf_u8(&b, 0);
+		const char *p = b.failed ? NULL : strrchr((const char *)b.data, ')');
+		for (int field = 2; p && field < 22; field++)
+			p = strchr(p + 1, ' ');
+		char *end;
+		*ticks = p ? strtoull(p, &end, 10) : 0;
+		ok = p && end != p;
+	}
+	sp_buf_deinit(&b);
+	return ok;
+}
+
+bool un_is_alive(int32_t pid, uint64_t time_ns, int64_t boot_offset_ns)
+{
+	uint64_t ticks;
+	long hz = sysconf(_SC_CLK_TCK);
+	if (pid <= 0 || hz <= 0 || !start_ticks(pid, &ticks))
+		return false;
+	uint64_t start_ns = ticks * (UINT64_C(1000000000) / (uint64_t)hz);
+	return start_ns <= time_ns + (uint64_t)boot_offset_ns;
+}
+
+static uint64_t own_vdso_bytes(uint64_t start)
+{
+	struct sp_buf b = {0};
+	uint64_t bytes = 0;
+	if (sp_file_read("/proc/self/maps", (size_t)64 << 20, &b, NULL) >= 0) {
+		sp_buf_u8(&b, 0);
+		char *line = b.failed ? NULL : (char *)b.data;
+		while (line && !bytes) {
+			char *nl = strchr(line, '\n');
+			if (nl)
+				*nl = '\0';
+			struct sp_perf_mmap m;
+			if (sp_maps_line(line, strlen(line), &m) && m.start == start)
+				bytes = m.len;
+			line = nl ? nl + 1 : NULL;
+		}
+	}
+	sp_buf_deinit(&b);
+	return bytes;
+}
+
+bool un_own_vdso(struct sp_elf *elf, uint64_t mapped_bytes, const struct sp_build_id *id)
+{
+	uintptr_t at = getauxval(AT_SYSINFO_EHDR);
+	uint64_t bytes = at ? own_vdso_bytes(at) : 0;
+	struct sp_elf e;
+	if (!bytes || bytes != mapped_bytes ||
+	    sp_elf_init(&e, (const void *)at, bytes, NULL) < 0) /* NOLINT: the kernel's address */
+		return false;
+	if (id->len && !sp_build_id_equal(id, &e.build_id)) {
+		sp_elf_close(&e);
+		return false;
+	}
+	*elf = e;
+	return true;
+}
+
+bool un_boot_id(char out[40])
+{
+	struct sp_buf b = {0};
+	bool ok = sp_file_read("/proc/sys/kernel/random/boot_id", 64, &b, NULL) >= 0 && b.len >= 36;
+	if (ok) {
+		memcpy(out, b.data, 36);
+		out[36] = '\0';
+	}
+	sp_buf_deinit(&b);
+	return ok;
+}
+
+bool un_is_host(const char *hostname, const char *release)
+{
+	struct utsname u;
+	return hostname && release && uname(&u) == 0 && !strcmp(u.nodename, hostname) &&
+	       !strcmp(u.release, release);
+}

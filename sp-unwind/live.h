@@ -1,0 +1,20 @@
+/* The running system, where the stream was made on it: its vdso, and whether a recorded process
+ * still lives. */
+#ifndef SP_UNWIND_LIVE_H
+#define SP_UNWIND_LIVE_H
+
+#include "elf/elf_file.h"
+
+/* CLOCK_BOOTTIME - CLOCK_MONOTONIC: time that the machine was suspended. */
+int64_t un_boot_offset_ns(void);
+/* Whether the process that has this pid now had it at time_ns (CLOCK_MONOTONIC): it had begun. */
+bool un_is_alive(int32_t pid, uint64_t time_ns, int64_t boot_offset_ns);
+/* This kernel's vdso, when a mapping of that size can be it, and the build-id (none: len 0) is its.
+ * The image is the process's own. */
+bool un_own_vdso(struct sp_elf *elf, uint64_t mapped_bytes, const struct sp_build_id *id);
+/* The boot id of this boot, 36 characters; false when it can't be read. */
+bool un_boot_id(char out[40]);
+/* Whether name and release are those of this machine's kernel. */
+bool un_is_host(const char *hostname, const char *release);
+
+#endif

@@ -1,0 +1,327 @@
+#define _GNU_SOURCE
+#include "modules.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "image.h"
+#include "live.h"
+
+#define MAX_OPEN 1536u   /* images; each is a guarded map of base/file.c */
+#define MAX_PER_FILE 64u /* images of one archive */
+#define MAX_ATTEMPTS 2u  /* a file may appear late (behaviour.md 1.9) */
+#define EMBEDDED_MAX ((size_t)512 << 20)
+
+enum file_state { FILE_UNKNOWN, FILE_OPEN, FILE_NONE };
+
+struct file_entry {
+	struct un_image *images; /* owned */
+	uint8_t state, attempts, n_images;
+	bool said;
+};
+
+/* The engine's view of a space, attached to it. */
+struct view {
+	struct uw_space space;
+	struct view *older; /* owned: of the same space, from before a file was embedded */
+	uint64_t embed_generation;
+	struct un_image **images; /* held, each once; the array lies behind maps */
+	uint32_t n_images;
+	struct uw_map maps[];
+};
+
+struct un_modules {
+	struct sp_procs *procs;
+	struct un_modules_options o;
+	struct un_origin origin;
+	int64_t boot_offset_ns;   /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
+	struct file_entry *files; /* by file id */
+	size_t n_files, cap_files;
+	struct un_embedded embedded;
+	uint32_t n_open;
+	uint64_t clock, builds, embed_generation;
+	unsigned n_by_path;
+	struct un_image **scratch;
+	size_t cap_scratch;
+};
+
+struct un_modules *un_modules_new(struct sp_procs *procs, const struct un_modules_options *o)
+{
+	struct un_modules *m = calloc(1, sizeof *m);
+	if (!m)
+		return NULL;
+	m->procs = procs;
+	m->o = *o;
+	m->embedded.max_bytes = EMBEDDED_MAX;
+	return m;
+}
+
+static void close_image(struct un_modules *m, struct un_image *i)
+{
+	un_image_free(i);
+	m->n_open--;
+}
+
+void un_modules_free(struct un_modules *m)
+{
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_files; i++) {
+		for (struct un_image *im = m->files[i].images, *next; im; im = next) {
+			next = im->next;
+			close_image(m, im);
+		}
+	}
+	free(m->files);
+	free(m->scratch);
+	un_embedded_deinit(&m->embedded);
+	free(m);
+}
+
+void un_modules_origin(struct un_modules *m, const struct un_origin *origin)
+{
+	m->origin = *origin;
+	m->boot_offset_ns = un_boot_offset_ns();
+}
+
+unsigned un_modules_n_by_path(const struct un_modules *m)
+{
+	return m->n_by_path;
+}
+
+int un_modules_embed(struct un_modules *m, const struct sp_ext_object *o, struct sp_err *err)
+{
+	int rc = un_embedded_add(&m->embedded, o, err);
+	if (rc <= 0)
+		return rc;
+	/* Files that were looked for in vain may be this one. */
+	m->embed_generation++;
+	for (size_t i = 0; i < m->n_files; i++) {
+		if (m->files[i].state == FILE_NONE) {
+			m->files[i].state = FILE_UNKNOWN;
+			m->files[i].attempts = 0;
+		}
+	}
+	return 0;
+}
+
+/* --- opening --- */
+
+static void say(struct un_modules *m, struct file_entry *f, int level, const char *path,
+		const char *what)
+{
+	if (f->said || !m->o.say)
+		return;
+	f->said = true;
+	m->o.say(level, path, what);
+}
+
+/* Close the least recently used images that no view needs, a quarter of all. */
+static void make_room(struct un_modules *m)
+{
+	while (m->n_open > MAX_OPEN / 4 * 3) {
+		struct un_image **oldest = NULL;
+		struct file_entry *of = NULL;
+		for (size_t i = 0; i < m->n_files; i++) {
+			for (struct un_image **at = &m->files[i].images; *at; at = &(*at)->next) {
+				if (!atomic_load_explicit(&(*at)->refs, memory_order_acquire) &&
+				    (!oldest || (*at)->used < (*oldest)->used)) {
+					oldest = at;
+					of = &m->files[i];
+				}
+			}
+		}
+		if (!oldest)
+			return;
+		struct un_image *gone = *oldest;
+		*oldest = gone->next;
+		close_image(m, gone);
+		if (--of->n_images == 0)
+			of->state = FILE_UNKNOWN;
+	}
+}
+
+static void set_build_id(struct un_modules *m, const char *path, struct sp_build_id *id)
+{
+	uint8_t len = 0;
+	const uint8_t *bytes = !id->len && m->origin.build_id
+				       ? m->origin.build_id(m->origin.ctx, path, &len)
+				       : NULL;
+	if (bytes && len <= SP_BUILD_ID_MAX) {
+		id->len = len;
+		memcpy(id->bytes, bytes, len);
+	}
+}
+
+/* The file's ELF image, open in malloc'ed memory, or NULL; *keep: bytes that the image owns. */
+static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
+			       const struct sp_mapping *map, int32_t pid, uint64_t time_ns,
+			       struct sp_err *err)
+{
+	const struct sp_file_id *id = sp_procs_file(m->procs, map->file);
+	struct sp_elf *elf = calloc(1, sizeof *elf);
+	if (!elf)
+		return NULL;
+	struct sp_file_query q = {.path = id->path,
+				  .maj = id->maj,
+				  .min = id->min,
+				  .ino = id->ino,
+				  .build_id = id->build_id,
+				  .live_pid = -1,
+				  .start = map->start,
+				  .end = map->end,
+				  .foff = map->foff};
+	set_build_id(m, id->path, &q.build_id);
+	char why[200] = "";
+	int rc;
+	if (un_embedded_open(&m->embedded, elf, &q, pid)) {
+		rc = SP_FOUND;
+	} else if (!strcmp(id->path, "[vdso]")) {
+		bool ours = (m->origin.is_live || m->origin.is_host) &&
+			    un_own_vdso(elf, map->end - map->start, &q.build_id);
+		rc = ours ? SP_FOUND : SP_FOUND_NOTHING;
+		snprintf(why, sizeof why, "not embedded, and not of this kernel");
+	} else {
+		if (m->origin.is_live && un_is_alive(pid, time_ns, m->boot_offset_ns))
+			q.live_pid = pid;
+		rc = sp_find_elf(elf, &m->o.find, &q, why, err);
+	}
+	if (rc == SP_FOUND_BY_PATH) {
+		m->n_by_path += !f->said;
+		say(m, f, 1, id->path, why);
+	} else if (rc == SP_FOUND_OTHER) {
+		say(m, f, 0, id->path, why);
+	} else if (rc == SP_FOUND_NOTHING && f->attempts + 1u >= MAX_ATTEMPTS) {
+		say(m, f, 1, id->path, why);
+	}
+	if (rc == SP_FOUND || rc == SP_FOUND_BY_PATH)
+		return elf;
+	free(elf);
+	return NULL;
+}
+
+static struct un_image *open_image(struct un_modules *m, struct file_entry *f,
+				   const struct sp_mapping *map, int32_t pid, uint64_t time_ns)
+{
+	if (m->n_open >= MAX_OPEN)
+		make_room(m);
+	if (m->n_open >= MAX_OPEN || f->n_images >= MAX_PER_FILE)
+		return NULL;
+	struct sp_err err;
+	struct sp_elf *elf = find_elf(m, f, map, pid, time_ns, &err);
+	struct un_image *i = elf ? un_image_new(elf, &m->o.debug_dirs, &err) : NULL;
+	if (!i) {
+		f->attempts++;
+		if (!f->n_images && (elf || f->attempts >= MAX_ATTEMPTS))
+			f->state = FILE_NONE;
+		return NULL;
+	}
+	f->state = FILE_OPEN;
+	i->next = f->images;
+	f->images = i;
+	f->n_images++;
+	m->n_open++;
+	return i;
+}
+
+/* The image that explains a mapping, and the mapping's bias. An ELF file has one image; an archive
+ * one per library in it. */
+static struct un_image *image_of(struct un_modules *m, const struct sp_mapping *map, int32_t pid,
+				 uint64_t time_ns, uint64_t *bias)
+{
+	struct file_entry *f = &m->files[map->file];
+	if (f->state == FILE_NONE)
+		return NULL;
+	bool plain = false;
+	for (struct un_image *i = f->images; i; i = i->next) {
+		if (un_image_bias(i, map, bias))
+			return i;
+		plain |= i->image_foff == 0;
+	}
+	struct un_image *i = plain ? NULL : open_image(m, f, map, pid, time_ns);
+	return i && un_image_bias(i, map, bias) ? i : NULL;
+}
+
+/* --- views --- */
+
+static void drop_view(void *attached)
+{
+	for (struct view *v = attached, *older; v; v = older) {
+		older = v->older;
+		for (uint32_t i = 0; i < v->n_images; i++)
+			atomic_fetch_sub_explicit(&v->images[i]->refs, 1, memory_order_release);
+		free(v);
+	}
+}
+
+static bool is_python(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	return !strncmp(base, "python", 6) || !strncmp(base, "libpython", 9);
+}
+
+static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid, uint64_t time_ns)
+{
+	size_t n_files = sp_procs_n_files(m->procs);
+	size_t size =
+		sizeof(struct view) + s->n * (sizeof(struct uw_map) + sizeof(struct un_image *));
+	if (!sp_grow(&m->files, &m->cap_files, n_files, sizeof *m->files))
+		return NULL;
+	if (n_files > m->n_files)
+		memset(m->files + m->n_files, 0, (n_files - m->n_files) * sizeof *m->files);
+	m->n_files = n_files;
+	struct view *v = calloc(1, size);
+	if (!v)
+		return NULL;
+	v->images = (struct un_image **)(v->maps + s->n);
+	v->embed_generation = m->embed_generation;
+	v->space = (struct uw_space){.maps = v->maps, .n = s->n};
+	m->builds++;
+	for (uint32_t k = 0; k < s->n; k++) {
+		const struct sp_mapping *map = &s->maps[k];
+		struct uw_map *out = &v->maps[k];
+		*out = (struct uw_map){.start = map->start, .end = map->end, .tag = map->file};
+		if (map->flags & SP_MAPPING_ANON) {
+			out->flags = UW_MAP_ANON;
+			continue;
+		}
+		v->space.has_python |= is_python(sp_procs_file(m->procs, map->file)->path);
+		struct un_image *i = image_of(m, map, pid, time_ns, &out->bias);
+		if (!i) {
+			out->flags = UW_MAP_NOFILE;
+			continue;
+		}
+		out->module = i->module;
+		i->used = ++m->clock;
+		if (i->build == m->builds)
+			continue;
+		i->build = m->builds;
+		atomic_fetch_add_explicit(&i->refs, 1, memory_order_relaxed);
+		v->images[v->n_images++] = i;
+	}
+	return v;
+}
+
+const struct uw_space *un_modules_space(struct un_modules *m, struct sp_space *s, int32_t pid,
+					uint64_t time_ns)
+{
+	struct view *v = s->attached;
+	if (v && v->embed_generation == m->embed_generation)
+		return &v->space;
+	struct view *fresh = build(m, s, pid, time_ns);
+	if (!fresh)
+		return NULL;
+	fresh->older = v; /* workers may still use it */
+	s->attached = fresh;
+	s->drop = drop_view;
+	return &fresh->space;
+}
+
+uint16_t un_modules_machine(const struct uw_space *space)
+{
+	for (uint32_t i = 0; i < space->n; i++)
+		if (space->maps[i].module)
+			return uw_module_elf(space->maps[i].module)->machine;
+	return EM_NONE;
+}

@@ -1,0 +1,371 @@
+#include "pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/stop.h"
+#include "ends.h"
+#include "live.h"
+#include "pool.h"
+
+#define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
+#define ROUND_BYTES (UINT64_C(16) << 20)
+
+struct run {
+	const struct un_options *o;
+	struct un_result *result;
+	struct sp_reader *r;
+	struct sp_writer *w;
+	struct un_ends ends;
+	struct un_pool *pool;
+	struct sp_procs *procs;
+	struct un_modules *modules;
+	struct sp_ext_joiner *joiner;
+	bool has_machine, has_origin, input_is_site;
+	bool is_live_stream; /* our start record, of this boot */
+	uint64_t round_ns,
+		round_bytes; /* since the last FINISHED_ROUND: its time, bytes after it */
+};
+
+static const uint8_t *build_id_of(void *ctx, const char *path, uint8_t *len)
+{
+	return sp_reader_build_id(ctx, path, len);
+}
+
+/* Once the head has been read: where the stream comes from. */
+static void set_origin(struct run *u)
+{
+	const struct sp_perf_info *info = sp_reader_info(u->r);
+	const struct un_origin origin = {
+		.is_live = u->is_live_stream && info->clockid == 1, /* CLOCK_MONOTONIC */
+		.is_host = un_is_host(info->hostname, info->osrelease),
+		.build_id = build_id_of,
+		.ctx = u->r,
+	};
+	un_modules_origin(u->modules, &origin);
+	u->input_is_site = info->chain_is_site;
+	u->has_origin = true;
+}
+
+static uint16_t machine_of(const char *arch)
+{
+	static const struct {
+		const char *name;
+		uint16_t machine;
+	} names[] = {{"x86_64", EM_X86_64}, {"aarch64", EM_AARCH64}, {"arm64", EM_AARCH64},
+		     {"i386", EM_386},      {"i486", EM_386},        {"i586", EM_386},
+		     {"i686", EM_386},      {"x86", EM_386},         {"arm", EM_ARM}};
+	for (size_t i = 0; arch && i < sizeof names / sizeof *names; i++)
+		if (!strncmp(arch, names[i].name, strlen(names[i].name)))
+			return names[i].machine;
+	return EM_NONE;
+}
+
+/* From the recording's own words, else from the files that it names, else this machine's. */
+static void set_machine(struct run *u, const struct uw_space *space)
+{
+	uint16_t machine = machine_of(sp_reader_info(u->r)->arch);
+	bool sure = machine != EM_NONE;
+	if (!sure)
+		machine = un_modules_machine(space);
+	sure |= machine != EM_NONE;
+#if defined(__aarch64__)
+	un_pool_set_machine(u->pool, sure ? machine : EM_AARCH64);
+#else
+	un_pool_set_machine(u->pool, sure ? machine : EM_X86_64);
+#endif
+	u->has_machine = sure;
+}
+
+/* --- batches --- */
+
+static int add(struct run *u, const struct sp_record *rec, enum un_action action,
+	       const struct uw_space *space, struct sp_space *hold, struct sp_err *err)
+{
+	struct un_batch *b = un_pool_batch(u->pool);
+	struct un_item *item = &b->items[b->n++];
+	item->rec = *rec;
+	item->space = space;
+	item->action = action;
+	b->bytes += rec->size;
+	u->round_bytes += rec->size;
+	struct sp_chunk *chunk = sp_reader_chunk(u->r);
+	uint32_t i = b->n_chunks;
+	while (i > 0 && b->chunks[i - 1] != chunk)
+		i--;
+	if (!i) {
+		sp_chunk_hold(chunk);
+		b->chunks[b->n_chunks++] = chunk;
+	}
+	i = b->n_spaces;
+	while (i > 0 && b->spaces[i - 1] != hold)
+		i--;
+	if (hold && !i) {
+		sp_space_hold(hold);
+		b->spaces[b->n_spaces++] = hold;
+	}
+	bool full = b->n == UN_BATCH_ITEMS || b->bytes >= UN_BATCH_BYTES;
+	return full ? un_pool_submit(u->pool, err) : 0;
+}
+
+/* perf keeps everything in memory until a round ends: end one where the input does not. All that
+ * follows is later. */
+static int add_round(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	static const uint8_t bytes[8] = {SP_PERF_FINISHED_ROUND, 0, 0, 0, 0, 0, 8, 0};
+	if (!rec->has_time ||
+	    (u->round_bytes < ROUND_BYTES && rec->time_ns - u->round_ns < ROUND_NS))
+		return 0;
+	bool first = !u->round_ns;
+	u->round_ns = rec->time_ns;
+	if (first)
+		return 0;
+	u->round_bytes = 0;
+	struct un_batch *b = un_pool_batch(u->pool);
+	b->items[b->n++] = (struct un_item){.rec = {.raw = bytes, .size = sizeof bytes}};
+	b->flush = true;
+	return un_pool_submit(u->pool, err);
+}
+
+static int on_round(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	int rc = 0;
+	struct un_batch *b = un_pool_batch(u->pool);
+	b->flush = true;
+	u->round_bytes = 0;
+	rc = add(u, rec, UN_PASS, NULL, NULL, err);
+	return rc == 0 && un_pool_batch(u->pool)->n ? un_pool_submit(u->pool, err) : rc;
+}
+
+/* --- records --- */
+
+static int on_sample(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	u->result->n_samples++;
+	if (rec->malformed || !rec->event) {
+		sp_count(&u->result->counters, SP_C_rejected_samples, 1);
+		return 0;
+	}
+	const struct sp_attr *attr = &rec->event->attr;
+	bool convert = un_attr_unwinds(attr) ||
+		       (rec->sample.has_chain && u->ends.site && !u->input_is_site);
+	u->result->had_stacks |= un_attr_unwinds(attr);
+	unsigned mode = sp_record_cpumode(rec);
+	bool guest = mode == SP_CPUMODE_GUEST_KERNEL || mode == SP_CPUMODE_GUEST_USER;
+	bool has_regs = un_attr_unwinds(attr) && rec->sample.regs && rec->sample.regs_abi;
+	if (!has_regs || guest || rec->pid < 0)
+		return add(u, rec, convert ? UN_CONVERT : UN_PASS, NULL, NULL, err);
+	const struct sp_proc *proc = sp_procs_get(u->procs, rec->pid);
+	if (!proc)
+		return sp_err_nomem(err);
+	const struct uw_space *space =
+		un_modules_space(u->modules, proc->space, rec->pid, rec->time_ns);
+	if (!space)
+		return sp_err_nomem(err);
+	if (!u->has_machine) {
+		int rc = un_pool_drain(u->pool, err);
+		if (rc < 0)
+			return rc;
+		set_machine(u, space);
+	}
+	u->result->n_walked++;
+	return add(u, rec, UN_WALK, space, proc->space, err);
+}
+
+static bool is_this_boot(const uint8_t *payload, size_t size)
+{
+	char now[40];
+	size_t len;
+	const char *then = sp_ext_value(payload, size, "boot_id", &len);
+	return then && un_boot_id(now) && len == strlen(now) && !memcmp(then, now, len);
+}
+
+static int on_start(struct run *u, const struct sp_ext *e, struct sp_err *err)
+{
+	u->is_live_stream = is_this_boot(e->payload, e->payload_bytes);
+	int rc = un_pool_drain(u->pool, err);
+	return rc == 0 ? un_ends_start(&u->ends, e->payload, e->payload_bytes, err) : rc;
+}
+
+static int on_object(struct run *u, const struct sp_ext *e, struct sp_err *err)
+{
+	const uint8_t *payload;
+	size_t size;
+	struct sp_ext_object o;
+	struct sp_err why;
+	int rc = sp_ext_join(u->joiner, e, &payload, &size, &why);
+	if (rc == 1 && sp_ext_object_decode(&o, payload, size, &why) >= 0)
+		rc = un_modules_embed(u->modules, &o, &why);
+	return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0; /* a bad object is not used */
+}
+
+/* Our own records: the start and end are ours to write, objects are used and passed on. */
+static int on_ext(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	struct sp_ext e;
+	int rc = sp_ext_parse(rec, &e, NULL);
+	if (rc == 1 && e.kind == SP_EXT_START && !u->ends.started)
+		return on_start(u, &e, err);
+	if (rc == 1 && e.kind == SP_EXT_END) {
+		un_ends_keep(&u->ends, e.payload, e.payload_bytes);
+		return 0;
+	}
+	if (rc < 0) {
+		sp_count(&u->result->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	rc = rc == 1 && e.kind == SP_EXT_OBJECT ? on_object(u, &e, err) : 0;
+	return rc < 0 ? rc : add(u, rec, UN_PASS, NULL, NULL, err);
+}
+
+static int on_record(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	int rc = 0;
+	if (un_ends_takes(rec)) {
+		rc = un_pool_drain(u->pool, err);
+		return rc == 0 ? un_ends_head(&u->ends, rec, err) : rc;
+	}
+	if (rec->type == SP_PERF_HEADER_EVENT_TYPE)
+		return on_ext(u, rec, err);
+	if (!u->ends.started)
+		rc = un_ends_start(&u->ends, NULL, 0, err);
+	if (rc == 0 && !u->has_origin)
+		set_origin(u);
+	if (rc == 0 && rec->type == SP_PERF_FINISHED_ROUND)
+		return on_round(u, rec, err);
+	if (rc == 0)
+		rc = add_round(u, rec, err);
+	if (rc < 0)
+		return rc;
+	if (rec->type == SP_PERF_SAMPLE)
+		return on_sample(u, rec, err);
+	if (rec->malformed) {
+		sp_count(&u->result->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	rc = sp_procs_apply(u->procs, rec, err);
+	return rc < 0 ? rc : add(u, rec, UN_PASS, NULL, NULL, err);
+}
+
+/* All records until the input or a signal ends it. *read_err: why reading failed, code 0: it did
+ * not; what came before is still written. */
+static int read_all(struct run *u, struct sp_err *read_err, struct sp_err *err)
+{
+	int enough = u->o->input_is_pipe ? 2 : 1;
+	for (;;) {
+		if (sp_stop_level() >= enough) {
+			u->result->stopped = true;
+			return 0;
+		}
+		struct sp_record rec;
+		int rc = sp_reader_next(u->r, &rec, read_err);
+		if (rc <= 0) {
+			u->result->stopped = sp_stop_level() >= enough;
+			return 0;
+		}
+		read_err->code = 0;
+		rc = on_record(u, &rec, err);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+static int copy_paths(struct un_result *res, const struct sp_procs *procs)
+{
+	res->n_paths = sp_procs_n_files(procs);
+	res->paths = calloc(res->n_paths + 1, sizeof *res->paths);
+	if (!res->paths) {
+		res->n_paths = 0;
+		return SP_ERR_NOMEM;
+	}
+	for (size_t i = 0; i < res->stops.n_rows; i++) {
+		uint32_t tag = res->stops.rows[i].tag;
+		if (tag < res->n_paths && !res->paths[tag])
+			res->paths[tag] = strdup(sp_procs_file(procs, tag)->path);
+	}
+	return 0;
+}
+
+static void set_state(struct run *u)
+{
+	struct un_result *res = u->result;
+	res->state = sp_reader_state(u->r);
+	snprintf(res->complaint, sizeof res->complaint, "%s", sp_reader_complaint(u->r));
+	if (res->stopped && res->state == SP_INPUT_WHOLE)
+		res->state = SP_INPUT_CUT;
+	if (res->stopped && !*res->complaint)
+		snprintf(res->complaint, sizeof res->complaint, "stopped by a signal");
+	if (res->counters.v[SP_C_rejected_samples] && res->state == SP_INPUT_WHOLE)
+		res->state = SP_INPUT_DAMAGED;
+	res->is_ours = sp_reader_info(u->r)->is_ours;
+}
+
+static int finish(struct run *u, struct sp_err *err)
+{
+	int rc = un_pool_drain(u->pool, err);
+	struct un_result *res = u->result;
+	un_pool_sums(u->pool, &res->counters, &res->stops);
+	set_state(u);
+	res->n_by_path = un_modules_n_by_path(u->modules);
+	if (rc == 0 && copy_paths(res, u->procs) < 0)
+		rc = sp_err_nomem(err);
+	if (rc == 0)
+		rc = un_ends_finish(&u->ends, &res->counters, res->state, err);
+	sp_counters_add(&res->counters, sp_reader_counters(u->r));
+	return rc;
+}
+
+static int start(struct run *u, struct sp_err *err)
+{
+	int rc = sp_reader_open(&u->r, u->o->input, 0, err);
+	if (rc < 0)
+		return rc;
+	rc = sp_writer_new(&u->w, u->o->out_fd, u->o->out_name, u->o->as_file, err);
+	if (rc < 0)
+		return rc;
+	u->procs = sp_procs_new();
+	u->modules = u->procs ? un_modules_new(u->procs, &u->o->modules) : NULL;
+	u->joiner = sp_ext_joiner_new();
+	if (!u->modules || !u->joiner)
+		return sp_err_nomem(err);
+	rc = un_pool_new(&u->pool, u->o->n_workers, u->w, err);
+	return rc < 0 ? rc : un_ends_begin(&u->ends, u->w, u->r, err);
+}
+
+int un_run(const struct un_options *o, struct un_result *result, struct sp_err *err)
+{
+	struct run u = {.o = o, .result = result};
+	*result = (struct un_result){0};
+	struct sp_err read_err = {0};
+	int rc = start(&u, err);
+	if (rc == 0)
+		rc = read_all(&u, &read_err, err);
+	if (rc == 0)
+		rc = finish(&u, err);
+	if (rc == 0) {
+		rc = sp_writer_finish(u.w, err);
+		u.w = NULL;
+	}
+	/* Batches hold spaces, spaces hold images, chunks belong to the reader: in this order. */
+	un_pool_free(u.pool);
+	un_ends_deinit(&u.ends);
+	sp_writer_abandon(u.w);
+	sp_ext_joiner_free(u.joiner);
+	sp_procs_free(u.procs);
+	un_modules_free(u.modules);
+	sp_reader_close(u.r);
+	if (rc == 0 && read_err.code) {
+		*err = read_err;
+		rc = read_err.code;
+	}
+	return rc;
+}
+
+void un_result_deinit(struct un_result *r)
+{
+	un_stops_deinit(&r->stops);
+	for (size_t i = 0; i < r->n_paths; i++)
+		free(r->paths[i]);
+	free(r->paths);
+	*r = (struct un_result){0};
+}

@@ -1,0 +1,261 @@
+#include "pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define FLUSH_BYTES ((size_t)128 << 10) /* of output that may wait in the writer */
+
+enum state { FREE, FILLED, TAKEN, DONE };
+
+struct slot {
+	struct un_batch *batch; /* owned */
+	enum state state;
+};
+
+struct thread {
+	pthread_t id;
+	struct un_pool *pool;
+	struct un_worker *worker; /* owned */
+};
+
+struct un_pool {
+	struct sp_writer *w;    /* borrowed */
+	unsigned n_threads;     /* 0: no threads, one worker */
+	struct thread *threads; /* owned; at least one entry */
+	unsigned n_started;
+	struct slot *slots; /* owned; a ring by sequence number */
+	uint64_t n_slots;
+
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t work, space;
+	uint64_t n_submitted, n_taken, n_written;
+	bool writing, ending;
+	struct sp_err error; /* code 0: none */
+};
+
+static int failed(const struct un_pool *p, struct sp_err *err)
+{
+	if (err)
+		*err = p->error;
+	return p->error.code;
+}
+
+/* Write one batch's output; an error's code. Called with the baton, without the lock. */
+static int write_out(struct sp_writer *w, struct un_batch *b, struct sp_err *err)
+{
+	int rc = b->out.failed ? sp_err_nomem(err)
+		 : b->out.len  ? sp_writer_batch(w, b->out.data, b->out.len, err)
+			       : 0;
+	if (rc == 0 && (b->flush || sp_writer_pending(w) >= FLUSH_BYTES))
+		rc = sp_writer_flush(w, err);
+	b->out.len = 0;
+	b->flush = false;
+	return rc;
+}
+
+/* With the lock: if nobody else does, write what is due. */
+static void write_due(struct un_pool *p)
+{
+	if (p->writing)
+		return;
+	p->writing = true;
+	struct slot *s;
+	while (p->n_written < p->n_submitted &&
+	       (s = &p->slots[p->n_written % p->n_slots])->state == DONE) {
+		bool skip = p->error.code != 0;
+		struct sp_err err;
+		pthread_mutex_unlock(&p->lock);
+		int rc = skip ? 0 : write_out(p->w, s->batch, &err);
+		s->batch->out.len = 0;
+		pthread_mutex_lock(&p->lock);
+		if (rc < 0 && !p->error.code)
+			p->error = err;
+		s->state = FREE;
+		p->n_written++;
+		pthread_cond_broadcast(&p->space);
+	}
+	p->writing = false;
+}
+
+static void *run(void *arg)
+{
+	struct thread *t = arg;
+	struct un_pool *p = t->pool;
+	pthread_mutex_lock(&p->lock);
+	for (;;) {
+		while (p->n_taken == p->n_submitted && !p->ending)
+			pthread_cond_wait(&p->work, &p->lock);
+		if (p->n_taken == p->n_submitted)
+			break;
+		struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
+		s->state = TAKEN;
+		pthread_mutex_unlock(&p->lock);
+		un_worker_run(t->worker, s->batch);
+		pthread_mutex_lock(&p->lock);
+		s->state = DONE;
+		write_due(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Signals are for the thread that reads: it must wake from read(). */
+static int start(struct un_pool *p, struct sp_err *err)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int rc = 0;
+	while (rc == 0 && p->n_started < p->n_threads) {
+		struct thread *t = &p->threads[p->n_started];
+		rc = pthread_create(&t->id, NULL, run, t);
+		p->n_started += rc == 0;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc && !p->n_started)
+		return sp_err_set(err, SP_ERR_IO, rc, "cannot start a thread: error %d", rc);
+	return 0; /* fewer threads do as well */
+}
+
+static bool make_parts(struct un_pool *p, unsigned n_workers)
+{
+	p->n_slots = n_workers > 1 ? 2 * (uint64_t)n_workers + 2 : 1;
+	p->slots = calloc(p->n_slots, sizeof *p->slots);
+	p->threads = calloc(n_workers, sizeof *p->threads);
+	if (!p->slots || !p->threads)
+		return false;
+	for (uint64_t i = 0; i < p->n_slots; i++)
+		if (!(p->slots[i].batch = calloc(1, sizeof *p->slots[i].batch)))
+			return false;
+	for (unsigned i = 0; i < n_workers; i++) {
+		struct un_worker *w = calloc(1, sizeof *w);
+		p->threads[i] = (struct thread){.pool = p, .worker = w};
+		if (!w || !un_worker_init(w))
+			return false;
+	}
+	return true;
+}
+
+static unsigned n_workers(const struct un_pool *p)
+{
+	return p->n_threads ? p->n_threads : 1;
+}
+
+int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp_err *err)
+{
+	struct un_pool *p = calloc(1, sizeof *p);
+	if (!p)
+		return sp_err_nomem(err);
+	p->w = w;
+	p->n_threads = n > 1 ? n : 0;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->work, NULL);
+	pthread_cond_init(&p->space, NULL);
+	int rc = make_parts(p, n) ? start(p, err) : sp_err_nomem(err);
+	if (rc < 0) {
+		un_pool_free(p);
+		return rc;
+	}
+	*out = p;
+	return 0;
+}
+
+static void free_batch(struct un_batch *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->n_chunks; i++)
+		sp_chunk_release(b->chunks[i]);
+	for (uint32_t i = 0; i < b->n_spaces; i++)
+		sp_space_release(b->spaces[i]);
+	sp_buf_deinit(&b->out);
+	free(b);
+}
+
+void un_pool_free(struct un_pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->ending = true;
+	if (!p->error.code)
+		sp_err_set(&p->error, SP_ERR_INVALID, 0, "ended early");
+	pthread_cond_broadcast(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; i < p->n_started; i++)
+		pthread_join(p->threads[i].id, NULL);
+	for (unsigned i = 0; p->threads && i < n_workers(p); i++) {
+		if (p->threads[i].worker)
+			un_worker_deinit(p->threads[i].worker);
+		free(p->threads[i].worker);
+	}
+	for (uint64_t i = 0; p->slots && i < p->n_slots; i++)
+		free_batch(p->slots[i].batch);
+	pthread_cond_destroy(&p->work);
+	pthread_cond_destroy(&p->space);
+	pthread_mutex_destroy(&p->lock);
+	free(p->threads);
+	free(p->slots);
+	free(p);
+}
+
+void un_pool_set_machine(struct un_pool *p, uint16_t machine)
+{
+	for (unsigned i = 0; i < n_workers(p); i++)
+		p->threads[i].worker->machine = machine;
+}
+
+struct un_batch *un_pool_batch(struct un_pool *p)
+{
+	/* Only the submitting thread changes n_submitted, and the slot is free: see submit. */
+	return p->slots[p->n_submitted % p->n_slots].batch;
+}
+
+static int submit_inline(struct un_pool *p, struct sp_err *err)
+{
+	struct un_batch *b = p->slots[0].batch;
+	un_worker_run(p->threads[0].worker, b);
+	if (!p->error.code)
+		write_out(p->w, b, &p->error);
+	return p->error.code ? failed(p, err) : 0;
+}
+
+int un_pool_submit(struct un_pool *p, struct sp_err *err)
+{
+	if (!p->n_threads)
+		return submit_inline(p, err);
+	pthread_mutex_lock(&p->lock);
+	p->slots[p->n_submitted++ % p->n_slots].state = FILLED;
+	pthread_cond_signal(&p->work);
+	/* The next batch to fill must be free before its slot is lent out. */
+	while (p->n_submitted - p->n_written >= p->n_slots)
+		pthread_cond_wait(&p->space, &p->lock);
+	int rc = p->error.code ? failed(p, err) : 0;
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+int un_pool_drain(struct un_pool *p, struct sp_err *err)
+{
+	const struct un_batch *b = un_pool_batch(p);
+	int rc = b->n || b->flush ? un_pool_submit(p, err) : 0;
+	if (!p->n_threads)
+		return p->error.code ? failed(p, err) : rc;
+	pthread_mutex_lock(&p->lock);
+	while (p->n_written < p->n_submitted || p->writing)
+		pthread_cond_wait(&p->space, &p->lock);
+	rc = p->error.code ? failed(p, err) : 0;
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
+{
+	for (unsigned i = 0; i < n_workers(p); i++) {
+		const struct un_worker *w = p->threads[i].worker;
+		sp_counters_add(c, &w->counters);
+		sp_counters_add(c, uw_walker_counters(w->walker));
+		un_stops_merge(stops, &w->stops);
+	}
+}

@@ -1,0 +1,31 @@
+/* Batches through workers and out in order. One thread fills and submits, the workers compute, and
+ * whoever finishes the next batch in line writes it. Memory is bounded by the number of batches:
+ * submitting waits for a free one. With one worker there are no threads: submitting computes and
+ * writes. */
+#ifndef SP_UNWIND_POOL_H
+#define SP_UNWIND_POOL_H
+
+#include "perf/writer.h"
+#include "worker.h"
+
+struct un_pool;
+
+/* n_workers >= 1. */
+int un_pool_new(struct un_pool **out, unsigned n_workers, struct sp_writer *w, struct sp_err *err);
+/* Ends the threads; batches not yet written are dropped. */
+void un_pool_free(struct un_pool *p);
+
+/* The recording's machine; before the first batch that holds samples to walk. */
+void un_pool_set_machine(struct un_pool *p, uint16_t machine);
+/* The batch to fill; the same until it is submitted. */
+struct un_batch *un_pool_batch(struct un_pool *p);
+/* Hand the batch over; waits while all others are busy. An error of any worker or of writing is
+ * returned here and by every later call. */
+int un_pool_submit(struct un_pool *p, struct sp_err *err);
+/* Submit, and wait until everything is written: then the writer may be used directly. */
+int un_pool_drain(struct un_pool *p, struct sp_err *err);
+
+/* Sums over all workers, after un_pool_drain. */
+void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops);
+
+#endif

@@ -1,0 +1,199 @@
+#include "worker.h"
+
+#include <stdlib.h>
+
+void un_stops_deinit(struct un_stops *s)
+{
+	sp_map64_deinit(&s->by_tag);
+	free(s->rows);
+	*s = (struct un_stops){0};
+}
+
+/* Statistics only: when memory ends, the file's row is missing, the sum holds. */
+static void count_stop(struct un_stops *s, uint32_t tag, enum uw_stop stop, uint64_t n)
+{
+	s->n[stop] += n;
+	if (stop == UW_END)
+		return;
+	uint32_t i = sp_map64_get(&s->by_tag, tag);
+	if (i == SP_NOT_FOUND) {
+		i = (uint32_t)s->n_rows;
+		struct un_stop_row *row = SP_PUSH(&s->rows, &s->n_rows, &s->cap_rows);
+		if (!row)
+			return;
+		if (!sp_map64_put(&s->by_tag, tag, i)) {
+			s->n_rows--;
+			return;
+		}
+		row->tag = tag;
+	}
+	s->rows[i].n[stop] += n;
+}
+
+void un_stops_merge(struct un_stops *into, const struct un_stops *from)
+{
+	into->n[UW_END] += from->n[UW_END];
+	for (size_t i = 0; i < from->n_rows; i++)
+		for (unsigned k = 0; k < UW_N_STOPS; k++)
+			if (from->rows[i].n[k])
+				count_stop(into, from->rows[i].tag, (enum uw_stop)k,
+					   from->rows[i].n[k]);
+}
+
+bool un_worker_init(struct un_worker *w)
+{
+	memset(w, 0, sizeof *w);
+	w->walker = uw_walker_new();
+	return w->walker != NULL;
+}
+
+void un_worker_deinit(struct un_worker *w)
+{
+	uw_walker_free(w->walker);
+	un_stops_deinit(&w->stops);
+}
+
+static const enum sp_counter stop_counters[UW_N_STOPS] = {
+	[UW_NO_REGS] = SP_C_user_registers_missing,
+	[UW_BAD_REGS] = SP_C_native_register_capture,
+	[UW_NO_STACK] = SP_C_native_stack_read,
+	[UW_STACK_EXHAUSTED] = SP_C_native_stack_truncated,
+	[UW_NO_MODULE] = SP_C_no_module_stops,
+	[UW_NO_CFI] = SP_C_no_cfi_stops,
+	[UW_BAD_CFA] = SP_C_bad_cfa_stops,
+	[UW_LOOP] = SP_C_did_not_advance,
+	[UW_BACKWARDS] = SP_C_moved_backwards,
+	[UW_NULL_RETURN] = SP_C_return_address_null,
+	[UW_OVERFLOW] = SP_C_integer_overflow,
+	[UW_DEPTH] = SP_C_depth_stops,
+};
+
+static uint32_t count_of(const uint64_t *v, uint32_t n, uint64_t x)
+{
+	uint32_t k = 0;
+	for (uint32_t i = 0; i < n; i++)
+		k += v[i] == x;
+	return k;
+}
+
+/* Where the kernel's frame-pointer chain goes on below the last address common to both: its index,
+ * or n_user. In recursion the same address stands often: the same turn of it is meant. */
+static uint32_t splice_at(const struct uw_stack *s, const struct un_chain *c)
+{
+	for (uint32_t i = s->n; i-- > 0;) {
+		uint64_t addr = s->return_addrs[i];
+		uint32_t in_chain = count_of(c->user, c->n_user, addr);
+		if (!in_chain)
+			continue;
+		uint32_t turn = count_of(s->return_addrs, i + 1, addr);
+		uint32_t seen = 0;
+		for (uint32_t j = 0; j < c->n_user; j++)
+			if (c->user[j] == addr && ++seen == (turn < in_chain ? turn : in_chain))
+				return j + 1;
+	}
+	return s->n ? c->n_user : 0; /* no frame at all: the whole chain */
+}
+
+/* One frame for a sample without any: where it was. */
+static void add_ip(struct un_chain *c, const struct sp_record *rec, struct un_user_chain *user)
+{
+	unsigned mode = sp_record_cpumode(rec);
+	if (!rec->sample.has_ip)
+		return;
+	if (mode == SP_CPUMODE_USER) {
+		c->user[0] = rec->sample.ip;
+		c->n_user = 1;
+		user->tail = c->user;
+		user->n_tail = 1;
+	} else if (mode == SP_CPUMODE_KERNEL || mode == SP_CPUMODE_HV) {
+		c->kernel[0] = mode == SP_CPUMODE_HV ? SP_CONTEXT_HV : SP_CONTEXT_KERNEL;
+		c->kernel[1] = rec->sample.ip;
+		c->n_kernel = 2;
+	}
+}
+
+static void put_sample(struct un_worker *w, struct un_batch *b, const struct sp_record *rec,
+		       const struct un_user_chain *user)
+{
+	if (!sp_buf_reserve(&b->out, UN_SAMPLE_MAX))
+		return;
+	uint32_t size = un_sample_encode(b->out.data + b->out.len, rec, &w->chain, user);
+	b->out.len += size;
+	if (!size)
+		sp_count(&w->counters, SP_C_rejected_samples, 1);
+	if (user->cut)
+		sp_count(&w->counters, SP_C_truncated_frame_markers, 1);
+}
+
+static void convert(struct un_worker *w, struct un_batch *b, const struct un_item *item)
+{
+	const struct sp_record *rec = &item->rec;
+	struct un_chain *c = &w->chain;
+	bool unwinds = un_attr_unwinds(&rec->event->attr);
+	struct un_user_chain user = {.tail = c->user};
+	un_chain_parse(c, rec->sample.chain, rec->sample.n_chain, sp_record_cpumode(rec));
+	user.n_tail = c->n_user;
+	/* Kernel threads have no user side; a user task without registers stops at once. */
+	if (unwinds && sp_record_cpumode(rec) == SP_CPUMODE_USER) {
+		sp_count(&w->counters, SP_C_user_registers_missing, 1);
+		user.cut = !c->n_user;
+	}
+	if (unwinds && !c->n_kernel && !c->n_user)
+		add_ip(c, rec, &user);
+	put_sample(w, b, rec, &user);
+}
+
+static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *item)
+{
+	const struct sp_record *rec = &item->rec;
+	struct un_chain *c = &w->chain;
+	struct uw_stack *s = &w->stack;
+	const struct uw_sample sample = {.machine = w->machine,
+					 .regs_mask = rec->event->attr.sample_regs_user,
+					 .regs = rec->sample.regs,
+					 .regs_abi = rec->sample.regs_abi,
+					 .stack = rec->sample.stack,
+					 .stack_bytes = rec->sample.stack_bytes,
+					 .space = item->space};
+	un_chain_parse(c, rec->sample.chain, rec->sample.n_chain, sp_record_cpumode(rec));
+	uw_walk(w->walker, &sample, s);
+	count_stop(&w->stops, s->stop_map ? s->stop_map->tag : UINT32_MAX, s->stop, 1);
+
+	struct un_user_chain user = {.addrs = s->addrs, .n = s->n, .cut = s->stop != UW_END};
+	if (c->n_user && user.cut) {
+		uint32_t at = splice_at(s, c);
+		user.tail = c->user + at;
+		user.n_tail = c->n_user - at;
+		if (user.n_tail)
+			sp_count(&w->counters, SP_C_spliced_samples, 1);
+	}
+	if (c->n_user > user.n_tail)
+		sp_count(&w->counters, SP_C_ignored_user_callchain_frames, c->n_user - user.n_tail);
+	if (user.cut)
+		sp_count(&w->counters, stop_counters[s->stop], 1);
+	/* Without a kernel chain by the attr, the place in the kernel would be lost. */
+	bool kernel_ip =
+		!c->n_kernel && !rec->sample.has_chain && sp_record_cpumode(rec) != SP_CPUMODE_USER;
+	if (kernel_ip || (!user.n && !user.n_tail && !c->n_kernel))
+		add_ip(c, rec, &user);
+	put_sample(w, b, rec, &user);
+}
+
+void un_worker_run(struct un_worker *w, struct un_batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct un_item *item = &b->items[i];
+		if (item->action == UN_WALK)
+			walk(w, b, item);
+		else if (item->action == UN_CONVERT)
+			convert(w, b, item);
+		else
+			sp_buf_add(&b->out, item->rec.raw, item->rec.size);
+	}
+	for (uint32_t i = 0; i < b->n_chunks; i++)
+		sp_chunk_release(b->chunks[i]);
+	for (uint32_t i = 0; i < b->n_spaces; i++)
+		sp_space_release(b->spaces[i]);
+	b->n = b->n_chunks = b->n_spaces = 0;
+	b->bytes = 0;
+}
