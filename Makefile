@@ -48,6 +48,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@echo '  CC    $<'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+# Files that are part of an object.
+$(BUILD)/obj/sp-sym/fmt_flamegraph.o: sp-sym/flamegraph.css sp-sym/flamegraph.js
+
 # Objects are made again when the flags change.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)

@@ -1,0 +1,180 @@
+/* callgrind: for kcachegrind, qcachegrind and callgrind_annotate (Valgrind's "Callgrind Format
+ * Specification", version 1). Samples are no calls: `calls=` holds the samples that passed through
+ * a call. A stack counts once for each caller and callee, however deep a recursion is. */
+#include <stdlib.h>
+
+#include "formats.h"
+
+#define COSTS 2 /* samples, and the weight of the events */
+
+struct cost {
+	uint64_t v[COSTS];
+};
+
+/* Own costs by line, and costs of calls by line and callee; all in lists per function. */
+struct entry {
+	uint32_t func, line, callee; /* callee SP_NONE: own cost */
+	struct cost cost;
+	size_t stamp; /* of the row that counted it last */
+};
+
+struct callgrind {
+	struct view *v;
+	struct out *o;
+	struct entry *entries; /* owned */
+	size_t n, cap;
+	struct sp_map64 callers, ids; /* (func, line) to a number; (number, callee) to the entry */
+	struct sp_map64 named[2];     /* by string id: its name was written as ob, as fl */
+	struct sp_intern strings;
+	uint8_t *fn_named; /* owned; by function: its name was written */
+};
+
+static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t line, uint32_t callee)
+{
+	uint64_t key = (uint64_t)func << 32 | line;
+	uint32_t caller = sp_map64_get(&c->callers, key);
+	if (caller == SP_NOT_FOUND) {
+		caller = c->callers.n;
+		if (!sp_map64_put(&c->callers, key, caller))
+			return NULL;
+	}
+	key = (uint64_t)caller << 32 | callee;
+	uint32_t id = sp_map64_get(&c->ids, key);
+	if (id != SP_NOT_FOUND)
+		return &c->entries[id];
+	struct entry *e = SP_PUSH(&c->entries, &c->n, &c->cap);
+	if (!e || !sp_map64_put(&c->ids, key, (uint32_t)c->n - 1))
+		return NULL;
+	*e = (struct entry){func, line, callee, {{0}}, SIZE_MAX};
+	return e;
+}
+
+static bool add_row(struct callgrind *c, size_t row_index, uint32_t *levels)
+{
+	const struct view *v = c->v;
+	const struct view_row *row = &v->rows[row_index];
+	size_t n = view_stack_levels(v, row->stack, levels);
+	for (size_t i = 0; i < n; i++) {
+		const struct view_level *l = &v->levels[levels[i]];
+		uint32_t callee = i ? v->levels[levels[i - 1]].func : SP_NONE;
+		struct entry *e = entry_of(c, l->func, l->line, callee);
+		if (!e)
+			return false;
+		if (e->stamp == row_index)
+			continue;
+		e->stamp = row_index;
+		e->cost.v[0] += row->n;
+		e->cost.v[1] += row->weight;
+	}
+	return true;
+}
+
+/* "ob=(3) name" the first time, "ob=(3)" then. */
+static void write_name(struct callgrind *c, const char *key, size_t table, const char *name)
+{
+	bool is_new;
+	uint32_t id = sp_intern_add(&c->strings, name, strlen(name), &is_new);
+	bool known = sp_map64_get(&c->named[table], id) != SP_NOT_FOUND;
+	out_printf(c->o, "%s=(%u)", key, id + 1);
+	if (!known) {
+		out_char(c->o, ' ');
+		out_text(c->o, *name ? name : "???", 0);
+		if (!sp_map64_put(&c->named[table], id, 0))
+			c->o->buf.failed = true;
+	}
+	out_char(c->o, '\n');
+}
+
+/* Functions have numbers of their own: equal names in other files are other functions. */
+static void write_function(struct callgrind *c, const char *key, uint32_t func)
+{
+	const struct view_func *f = &c->v->funcs[func];
+	out_printf(c->o, "%s=(%u)", key, func + 1);
+	if (!c->fn_named[func]) {
+		out_char(c->o, ' ');
+		out_text(c->o, *f->name ? f->name : "?", 0);
+		c->fn_named[func] = 1;
+	}
+	out_char(c->o, '\n');
+}
+
+static void write_cost(struct callgrind *c, const struct entry *e)
+{
+	out_printf(c->o, "%u %llu %llu\n", e->line, (unsigned long long)e->cost.v[0],
+		   (unsigned long long)e->cost.v[1]);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	if (x->func != y->func)
+		return x->func < y->func ? -1 : 1;
+	if ((x->callee == SP_NONE) != (y->callee == SP_NONE))
+		return x->callee == SP_NONE ? -1 : 1;
+	if (x->line != y->line)
+		return x->line < y->line ? -1 : 1;
+	return (x->callee > y->callee) - (x->callee < y->callee);
+}
+
+static void write_entries(struct callgrind *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		const struct entry *e = &c->entries[i];
+		const struct view_func *f = &c->v->funcs[e->func];
+		if (!i || e->func != c->entries[i - 1].func) {
+			out_char(c->o, '\n');
+			write_name(c, "ob", 0, f->module);
+			write_name(c, "fl", 1, f->file ? f->file : "???");
+			write_function(c, "fn", e->func);
+		}
+		if (e->callee != SP_NONE) {
+			const struct view_func *callee = &c->v->funcs[e->callee];
+			write_name(c, "cob", 0, callee->module);
+			write_name(c, "cfi", 1, callee->file ? callee->file : "???");
+			write_function(c, "cfn", e->callee);
+			out_printf(c->o, "calls=%llu 0\n", (unsigned long long)e->cost.v[0]);
+		}
+		write_cost(c, e);
+	}
+}
+
+static void write_head(struct callgrind *c)
+{
+	struct view *v = c->v;
+	const char *cmd = sp_spool_info(v->spool)->cmdline;
+	out_str(c->o, "# callgrind format\nversion: 1\ncreator: sp-sym\npositions: line\n");
+	if (cmd && *cmd) {
+		out_str(c->o, "cmd: ");
+		out_text(c->o, cmd, 0);
+		out_char(c->o, '\n');
+	}
+	out_printf(c->o, "event: Samples : samples\nevent: Weight : %s\nevents: Samples Weight\n"
+			 "summary: %llu %llu\n",
+		   view_weight_is_time(v) ? "nanoseconds" : "weight of the events",
+		   (unsigned long long)v->n_samples, (unsigned long long)v->weight);
+}
+
+int format_callgrind(struct view *v, struct out *o, struct sp_err *err)
+{
+	struct callgrind c = {.v = v, .o = o};
+	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
+	c.fn_named = calloc(v->n_funcs + 1, 1);
+	bool ok = levels && c.fn_named;
+	for (size_t i = 0; ok && i < v->n_rows; i++)
+		ok = !v->rows[i].n || add_row(&c, i, levels);
+	if (ok) {
+		if (c.n)
+			qsort(c.entries, c.n, sizeof *c.entries, by_place);
+		write_head(&c);
+		write_entries(&c);
+	}
+	free(levels);
+	free(c.entries);
+	free(c.fn_named);
+	sp_map64_deinit(&c.callers);
+	sp_map64_deinit(&c.ids);
+	for (size_t i = 0; i < 2; i++)
+		sp_map64_deinit(&c.named[i]);
+	sp_intern_deinit(&c.strings);
+	return ok ? 0 : sp_err_nomem(err);
+}

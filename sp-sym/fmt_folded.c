@@ -1,0 +1,63 @@
+/* folded: one line per call path, root first, for flamegraph.pl, inferno, speedscope and many more.
+ * The count is a number of samples (or the weight, with --weight): the Firefox profiler expands it
+ * into that many samples. */
+#include "formats.h"
+#include "tree.h"
+
+/* The suffixes are flamegraph.pl's: it colours _[k] (kernel), _[i] (inlined) and _[j] (JIT). */
+static void write_node(struct out *line, const struct view *v, const struct tree_node *n)
+{
+	const struct view_func *f = &v->funcs[n->func];
+	out_text(line, *f->name ? f->name : "?",
+		 OUT_NO_SEMICOLON | (f->kind == VIEW_GROUP ? OUT_NO_SPACE : 0));
+	if (f->kind == VIEW_KERNEL)
+		out_str(line, "_[k]");
+	else if (n->inlined)
+		out_str(line, "_[i]");
+	else if (f->kind == VIEW_JIT)
+		out_str(line, "_[j]");
+}
+
+static void write_lines(const struct tree *t, const struct view *v, struct out *o, struct out *line,
+			size_t *ends)
+{
+	ends[0] = 0;
+	for (uint32_t i = tree_next(t, TREE_ROOT); i != TREE_NONE; i = tree_next(t, i)) {
+		const struct tree_node *n = &t->nodes[i];
+		line->buf.len = ends[n->depth - 1];
+		if (n->depth > 1)
+			out_char(line, ';');
+		write_node(line, v, n);
+		ends[n->depth] = line->buf.len;
+		if (!(n->self + n->pruned))
+			continue;
+		out_add(o, line->buf.data, line->buf.len);
+		out_char(o, ' ');
+		out_u64(o, n->self + n->pruned);
+		out_char(o, '\n');
+	}
+}
+
+int format_folded(struct view *v, struct out *o, struct sp_err *err)
+{
+	enum view_group group = v->opt->group == GROUP_DEFAULT ? GROUP_COMM : v->opt->group;
+	struct out line = {.memory = true};
+	struct sp_buf ends = {0};
+	struct tree t;
+	int r = tree_build(&t, v, group, err);
+	if (r < 0)
+		return r;
+	tree_prune_by_options(&t, v, 0);
+	r = tree_sort(&t, v, true, err);
+	uint8_t *room = sp_buf_zero(&ends, (t.max_depth + 1) * sizeof(size_t));
+	if (r >= 0 && !room)
+		r = sp_err_nomem(err);
+	if (r >= 0)
+		write_lines(&t, v, o, &line, (size_t *)(void *)room);
+	if (r >= 0 && line.buf.failed)
+		r = sp_err_nomem(err);
+	sp_buf_deinit(&line.buf);
+	sp_buf_deinit(&ends);
+	tree_deinit(&t);
+	return r;
+}

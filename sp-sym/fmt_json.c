@@ -1,0 +1,195 @@
+/* json: everything in one object, for scripts (sp-sym.1, "json"). Tables first, then the samples in
+ * time order. What is not known is null, never 0 or -1. */
+#include "base/stop.h"
+#include "formats.h"
+
+static void item(struct out *o, size_t index)
+{
+	out_str(o, index ? ",\n" : "\n");
+}
+
+static void write_info(struct view *v, struct out *o)
+{
+	static const char *const states[] = {"whole", "incomplete", "damaged"};
+	const struct sp_spool_info *info = sp_spool_info(v->spool);
+	out_str(o, "{\"format\": \"stackpulse\", \"version\": 1,\n\"info\": {\"state\": ");
+	out_json(o, states[sp_spool_state(v->spool)]);
+	out_str(o, ", \"hostname\": ");
+	out_json(o, info->hostname ? info->hostname : "");
+	out_str(o, ", \"arch\": ");
+	out_json(o, info->arch ? info->arch : "");
+	out_str(o, ", \"osrelease\": ");
+	out_json(o, info->osrelease ? info->osrelease : "");
+	out_str(o, ", \"cmdline\": ");
+	out_json(o, info->cmdline ? info->cmdline : "");
+	out_printf(o, ", \"start_timestamp_us\": %llu, \"sample_interval_us\": %llu, "
+		      "\"first_ns\": %llu, \"last_ns\": %llu, \"samples\": %llu, \"weight\": %llu}",
+		   (unsigned long long)info->start_timestamp_us,
+		   (unsigned long long)info->sample_interval_us, (unsigned long long)v->first_ns,
+		   (unsigned long long)v->last_ns, (unsigned long long)v->n_samples,
+		   (unsigned long long)v->weight);
+}
+
+static void write_events(struct view *v, struct out *o)
+{
+	size_t n = sp_spool_n_events(v->spool);
+	out_str(o, ",\n\"events\": [");
+	for (size_t i = 0; i < n; i++) {
+		const struct sp_spool_event *e = sp_spool_event(v->spool, (uint32_t)i);
+		item(o, i);
+		out_str(o, "{\"name\": ");
+		out_json(o, e->name);
+		out_printf(o, ", \"unit\": \"%s\"}", e->weight_is_time ? "ns" : "count");
+	}
+	out_str(o, "],\n\"threads\": [");
+	for (size_t i = 0; i < v->n_tasks; i++) {
+		const struct view_task *t = &v->tasks[i];
+		item(o, i);
+		out_printf(o, "{\"pid\": %d, \"tid\": %d, \"name\": ", t->pid, t->tid);
+		out_json(o, t->comm);
+		out_char(o, '}');
+	}
+	out_char(o, ']');
+}
+
+static void write_modules(struct view *v, struct out *o)
+{
+	size_t n = sp_spool_n_modules(v->spool);
+	out_str(o, ",\n\"modules\": [");
+	for (size_t i = 0; i < n; i++) {
+		const struct sp_spool_module *m = sp_spool_module(v->spool, (uint32_t)i);
+		item(o, i);
+		out_str(o, "{\"path\": ");
+		out_json(o, m->path);
+		out_printf(o, ", \"pid\": %d, \"start\": \"0x%llx\", \"end\": \"0x%llx\", "
+			      "\"file_offset\": %llu, \"build_id\": ",
+			   m->pid, (unsigned long long)m->start, (unsigned long long)m->end,
+			   (unsigned long long)m->file_offset);
+		if (!m->build_id || !m->build_id_len)
+			out_str(o, "null");
+		else
+			out_char(o, '"');
+		for (size_t j = 0; m->build_id && j < m->build_id_len; j++)
+			out_printf(o, "%02x", m->build_id[j]);
+		out_str(o, m->build_id && m->build_id_len ? "\"}" : "}");
+	}
+	out_char(o, ']');
+}
+
+static void write_functions(struct view *v, struct out *o)
+{
+	static const char *const kinds[] = {
+		[VIEW_NATIVE] = "native",     [VIEW_PYTHON] = "python",
+		[VIEW_JIT] = "jit",	      [VIEW_KERNEL] = "kernel",
+		[VIEW_ADDRESS] = "address",   [VIEW_TRUNCATED] = "truncated",
+		[VIEW_NO_STACK] = "no-stack", [VIEW_GROUP] = "group",
+	};
+	out_str(o, ",\n\"functions\": [");
+	for (size_t i = 0; i < v->n_funcs; i++) {
+		const struct view_func *f = &v->funcs[i];
+		item(o, i);
+		out_str(o, "{\"name\": ");
+		out_json(o, f->name);
+		out_str(o, ", \"file\": ");
+		if (f->file)
+			out_json(o, f->file);
+		else
+			out_str(o, "null");
+		out_str(o, ", \"module\": ");
+		if (*f->module)
+			out_json(o, f->module);
+		else
+			out_str(o, "null");
+		out_printf(o, ", \"kind\": \"%s\"}", kinds[f->kind]);
+	}
+	out_char(o, ']');
+}
+
+static void write_level(const struct view *v, struct out *o, uint32_t level)
+{
+	const struct view_level *l = &v->levels[level];
+	out_printf(o, "{\"function\": %u, \"line\": ", l->func);
+	if (l->line)
+		out_u64(o, l->line);
+	else
+		out_str(o, "null");
+	out_printf(o, ", \"inlined\": %s}", l->inlined ? "true" : "false");
+}
+
+static void write_frames(struct view *v, struct out *o)
+{
+	out_str(o, ",\n\"frames\": [");
+	for (size_t i = 0; i < v->n_frames; i++) {
+		const struct view_frame *f = &v->frames[i];
+		item(o, i);
+		if (f->f.mode == SP_FRAME_TRUNCATED)
+			out_str(o, "{\"address\": null, \"module\": null, \"offset\": null");
+		else
+			out_printf(o, "{\"address\": \"0x%llx\", \"module\": ",
+				   (unsigned long long)f->f.abs_ip);
+		if (f->f.mode != SP_FRAME_TRUNCATED && f->f.module == SP_NONE)
+			out_str(o, "null, \"offset\": null");
+		else if (f->f.mode != SP_FRAME_TRUNCATED)
+			out_printf(o, "%u, \"offset\": \"0x%llx\"", f->f.module,
+				   (unsigned long long)f->f.rel_ip);
+		out_str(o, ", \"levels\": [");
+		for (uint32_t j = 0; j < f->n_levels; j++) {
+			out_str(o, j ? ", " : "");
+			write_level(v, o, f->level_at + j);
+		}
+		out_str(o, "]}");
+	}
+	out_str(o, "],\n\"stacks\": [");
+	for (size_t i = 0; i < v->n_stacks; i++) {
+		const struct view_stack *s = &v->stacks[i];
+		item(o, i);
+		out_char(o, '[');
+		for (uint32_t j = 0; j < s->n; j++) {
+			if (j)
+				out_char(o, ',');
+			out_u64(o, v->stack_frames[s->at + j]);
+		}
+		out_char(o, ']');
+	}
+	out_char(o, ']');
+}
+
+static int write_samples(struct view *v, struct out *o, struct sp_err *err)
+{
+	struct view_sample s;
+	int r;
+	size_t i = 0;
+	out_str(o, ",\n\"sample_columns\": [\"time_ns\", \"thread\", \"event\", \"stack\", \"weight\", "
+		   "\"cpu\"],\n\"samples\": [");
+	view_rewind(v);
+	while ((r = view_next(v, &s, err)) > 0 && sp_stop_level() < 2) {
+		const struct view_row *row = &v->rows[s.row];
+		item(o, i++);
+		out_char(o, '[');
+		out_u64(o, s.time_ns);
+		out_char(o, ',');
+		out_u64(o, row->task);
+		out_char(o, ',');
+		out_u64(o, row->event);
+		out_char(o, ',');
+		out_u64(o, row->stack);
+		out_char(o, ',');
+		out_u64(o, s.weight);
+		if (s.cpu == UINT32_MAX)
+			out_str(o, ",null]");
+		else
+			out_printf(o, ",%u]", s.cpu);
+	}
+	out_str(o, "]}\n");
+	return r < 0 ? r : 0;
+}
+
+int format_json(struct view *v, struct out *o, struct sp_err *err)
+{
+	write_info(v, o);
+	write_events(v, o);
+	write_modules(v, o);
+	write_functions(v, o);
+	write_frames(v, o);
+	return write_samples(v, o, err);
+}

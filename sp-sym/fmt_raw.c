@@ -1,0 +1,57 @@
+/* raw: the samples as they are, without names; stable for programs (sp-sym.1, "raw"). */
+#include "base/stop.h"
+#include "formats.h"
+
+static void write_frame(const struct view *v, struct out *o, const struct sp_spool_frame *f)
+{
+	out_char(o, '\t');
+	if (f->mode == SP_FRAME_TRUNCATED) {
+		out_str(o, "[truncated]\n");
+		return;
+	}
+	const struct sp_spool_module *m = view_module(v, f);
+	out_hex(o, f->abs_ip);
+	out_char(o, ' ');
+	if (f->mode == SP_FRAME_KERNEL)
+		out_str(o, "[kernel]");
+	else if (m && *m->path)
+		out_octal(o, m->path);
+	else
+		out_char(o, '-');
+	out_char(o, ' ');
+	out_hex(o, f->mode == SP_FRAME_KERNEL || !m || !*m->path ? f->abs_ip : f->rel_ip);
+	out_char(o, '\n');
+}
+
+int format_raw(struct view *v, struct out *o, struct sp_err *err)
+{
+	struct sp_spool_sample s;
+	int r;
+	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
+		if ((v->n_read++ & 0xfff) == 0 && sp_stop_level() > 0) {
+			v->stopped = true;
+			return 0;
+		}
+		if (!view_sample_passes(v, &s))
+			continue;
+		const struct sp_spool_thread *t = sp_spool_thread(v->spool, s.thread);
+		const struct sp_spool_frame *f = NULL;
+		size_t n = sp_spool_frames(v->spool, &f);
+		v->n_samples++;
+		out_str(o, "sample ");
+		out_u64(o, s.time_ns);
+		out_char(o, ' ');
+		out_i64(o, t->pid);
+		out_char(o, ' ');
+		out_i64(o, t->tid);
+		out_char(o, ' ');
+		out_octal(o, sp_spool_event(v->spool, s.event)->name);
+		out_char(o, ' ');
+		out_u64(o, s.weight);
+		out_char(o, '\n');
+		for (size_t i = 0; i < n; i++)
+			write_frame(v, o, &f[i]);
+		out_char(o, '\n');
+	}
+	return r;
+}

@@ -1,0 +1,173 @@
+/* speedscope: its own JSON (file-format-schema.json of speedscope 1.25), a sampled profile per thread
+ * with the samples in time order. It repeats the stack with each sample, so a long recording is
+ * written with equal stacks together instead: the viewer's limit is near 500 MB. */
+#include <stdlib.h>
+
+#include "base/cli.h"
+#include "formats.h"
+#include "series.h"
+
+#define IN_TIME_ORDER_BYTES (150u << 20)
+
+struct writer {
+	struct view *v;
+	struct out *o;
+	uint32_t *levels; /* owned */
+	bool time;        /* weights are ns */
+};
+
+static void write_frames(struct view *v, struct out *o)
+{
+	out_str(o, "{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\",\n"
+		   "\"exporter\": \"sp-sym " SP_VERSION "\",\n\"name\": ");
+	const char *name = sp_spool_info(v->spool)->cmdline;
+	out_json(o, name && *name ? name : "profile");
+	out_str(o, ",\n\"activeProfileIndex\": 0,\n\"shared\": {\"frames\": [");
+	for (size_t i = 0; i < v->n_funcs; i++) {
+		const struct view_func *f = &v->funcs[i];
+		out_str(o, i ? ",\n{\"name\": " : "\n{\"name\": ");
+		out_json(o, *f->name ? f->name : "?");
+		if (f->file || *f->module) {
+			out_str(o, ", \"file\": ");
+			out_json(o, f->file ? f->file : f->module);
+		}
+		out_char(o, '}');
+	}
+	out_str(o, "]},\n\"profiles\": [");
+}
+
+static void write_stack(struct writer *w, uint32_t stack)
+{
+	size_t n = view_stack_levels(w->v, stack, w->levels);
+	out_char(w->o, '[');
+	while (n--) {
+		out_u64(w->o, w->v->levels[w->levels[n]].func);
+		out_char(w->o, n ? ',' : ']');
+	}
+}
+
+static void begin_profile(struct writer *w, size_t index, const struct view_task *t, uint64_t sum)
+{
+	struct out name = {.memory = true};
+	out_str(&name, *t->comm ? t->comm : "?");
+	out_printf(&name, " %d/%d", t->pid, t->tid);
+	out_char(&name, 0);
+	out_str(w->o, index ? ",\n" : "\n");
+	out_str(w->o, "{\"type\": \"sampled\", \"name\": ");
+	out_json(w->o, name.buf.failed ? "?" : (const char *)name.buf.data);
+	out_printf(w->o, ", \"unit\": \"%s\", \"startValue\": 0, \"endValue\": %llu,\n\"samples\": [",
+		   w->time ? "nanoseconds" : "none", (unsigned long long)sum);
+	sp_buf_deinit(&name.buf);
+}
+
+static uint64_t value(const struct writer *w, uint64_t n, uint64_t weight)
+{
+	return w->time ? weight : n;
+}
+
+/* Samples a to b of a series; neighbours with equal stacks are one. */
+static void write_series(struct writer *w, const struct series *s, size_t a, size_t b, size_t index)
+{
+	const struct view_row *rows = w->v->rows;
+	uint64_t sum = 0;
+	for (size_t i = a; i < b; i++)
+		sum += value(w, 1, s->weight[i]);
+	begin_profile(w, index, &w->v->tasks[rows[s->row[b - 1]].task], sum);
+	for (size_t i = a; i < b; i++) {
+		if (i > a && rows[s->row[i]].stack == rows[s->row[i - 1]].stack)
+			continue;
+		out_str(w->o, i > a ? ",\n" : "\n");
+		write_stack(w, rows[s->row[i]].stack);
+	}
+	out_str(w->o, "],\n\"weights\": [");
+	for (size_t i = a; i < b;) {
+		uint64_t run = 0;
+		size_t j = i;
+		for (; j < b && rows[s->row[j]].stack == rows[s->row[i]].stack; j++)
+			run += value(w, 1, s->weight[j]);
+		out_str(w->o, i > a ? "," : "");
+		out_u64(w->o, run);
+		i = j;
+	}
+	out_str(w->o, "]}");
+}
+
+static int write_in_time_order(struct writer *w, struct sp_err *err)
+{
+	struct series s;
+	size_t index = 0;
+	int r = series_init(&s, w->v, err);
+	if (r < 0)
+		return r;
+	for (size_t t = 0; t < s.n_threads; t++)
+		if (s.start[t] < s.start[t + 1])
+			write_series(w, &s, s.start[t], s.start[t + 1], index++);
+	series_deinit(&s);
+	return 0;
+}
+
+static int by_task(const void *a, const void *b)
+{
+	const struct view_row *x = *(const struct view_row *const *)a;
+	const struct view_row *y = *(const struct view_row *const *)b;
+	if (x->task != y->task)
+		return x->task < y->task ? -1 : 1;
+	return (x > y) - (x < y);
+}
+
+static int write_together(struct writer *w, struct sp_err *err)
+{
+	struct view *v = w->v;
+	const struct view_row **list = malloc((v->n_rows + 1) * sizeof *list);
+	size_t n = 0, index = 0;
+	if (!list)
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < v->n_rows; i++)
+		if (v->rows[i].n)
+			list[n++] = &v->rows[i];
+	qsort(list, n, sizeof *list, by_task);
+	for (size_t a = 0, b; a < n; a = b) {
+		uint64_t sum = 0;
+		for (b = a; b < n && list[b]->task == list[a]->task; b++)
+			sum += value(w, list[b]->n, list[b]->weight);
+		begin_profile(w, index++, &v->tasks[list[a]->task], sum);
+		for (size_t i = a; i < b; i++) {
+			out_str(w->o, i > a ? ",\n" : "\n");
+			write_stack(w, list[i]->stack);
+		}
+		out_str(w->o, "],\n\"weights\": [");
+		for (size_t i = a; i < b; i++) {
+			out_str(w->o, i > a ? "," : "");
+			out_u64(w->o, value(w, list[i]->n, list[i]->weight));
+		}
+		out_str(w->o, "]}");
+	}
+	free(list);
+	return 0;
+}
+
+/* What the samples would take in time order. */
+static uint64_t estimate(const struct view *v)
+{
+	uint64_t bytes = 0;
+	for (size_t i = 0; i < v->n_rows; i++)
+		bytes += v->rows[i].n * (10 + 6 * (uint64_t)v->stacks[v->rows[i].stack].n);
+	return bytes;
+}
+
+int format_speedscope(struct view *v, struct out *o, struct sp_err *err)
+{
+	struct writer w = {v, o, malloc((v->max_levels + 1) * sizeof *w.levels),
+			   view_weight_is_time(v)};
+	if (!w.levels)
+		return sp_err_nomem(err);
+	write_frames(v, o);
+	bool together = estimate(v) > IN_TIME_ORDER_BYTES;
+	if (together)
+		v->note = "too long for speedscope in time order: equal stacks are put together "
+			"(--time, --pid or --tid make it shorter)";
+	int r = together ? write_together(&w, err) : write_in_time_order(&w, err);
+	out_str(o, "]}\n");
+	free(w.levels);
+	return r;
+}

@@ -1,0 +1,173 @@
+/* top: the functions by the samples in them (self) and below them (total), for a first look. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "counts.h"
+#include "formats.h"
+#include "head.h"
+#include "term.h"
+
+#define TOP_LINES 40
+
+struct column_widths {
+	size_t name, module, place;
+};
+
+static int by_self(const void *a, const void *b)
+{
+	const struct func_count *x = *(const struct func_count *const *)a;
+	const struct func_count *y = *(const struct func_count *const *)b;
+	if (x->self != y->self)
+		return x->self > y->self ? -1 : 1;
+	if (x->total != y->total)
+		return x->total > y->total ? -1 : 1;
+	return counts_compare_funcs(x->f, y->f);
+}
+
+static int by_total(const void *a, const void *b)
+{
+	const struct func_count *x = *(const struct func_count *const *)a;
+	const struct func_count *y = *(const struct func_count *const *)b;
+	if (x->total != y->total)
+		return x->total > y->total ? -1 : 1;
+	return by_self(a, b);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void write_place(struct out *o, const struct func_count *c)
+{
+	if (!c->f->file)
+		return;
+	out_str(o, view_base(c->f->file));
+	if (c->line) {
+		out_char(o, ':');
+		out_u64(o, c->line);
+	}
+	out_char(o, 0);
+}
+
+static const char *place_text(struct out *scratch, const struct func_count *c)
+{
+	scratch->buf.len = 0;
+	write_place(scratch, c);
+	return scratch->buf.len && !scratch->buf.failed ? (const char *)scratch->buf.data : "";
+}
+
+/* Places and modules get what they need up to a quarter and a sixth of the line; names the rest. */
+static struct column_widths layout(const struct term *t, struct func_count **list, size_t n,
+				   struct out *scratch)
+{
+	struct column_widths w = {.name = 0, .module = 6, .place = 9};
+	for (size_t i = 0; i < n; i++) {
+		size_t module = term_columns(list[i]->f->module);
+		size_t place = term_columns(place_text(scratch, list[i]));
+		w.module = module > w.module ? module : w.module;
+		w.place = place > w.place ? place : w.place;
+	}
+	w.module = w.module > t->width / 6 ? t->width / 6 : w.module;
+	w.place = w.place > t->width / 4 ? t->width / 4 : w.place;
+	size_t numbers = 8 + 8 + 10 + 2, rest = w.module + w.place + 4;
+	if (numbers + rest + 20 > t->width) { /* a narrow terminal: names first */
+		w.module = 0;
+		rest = w.place + 2;
+	}
+	w.name = t->width > numbers + rest + 12 ? t->width - numbers - rest : 12;
+	return w;
+}
+
+static void write_titles(struct out *o, const struct term *t, const struct column_widths *w)
+{
+	out_printf(o, "\n%s  SELF %%  TOTAL %%%10s  ", term_bold(t), "SELF");
+	term_fit(o, "FUNCTION", w->name);
+	out_str(o, "  ");
+	if (w->module) {
+		term_fit(o, "MODULE", w->module);
+		out_str(o, "  ");
+	}
+	out_printf(o, "FILE:LINE%s\n", term_end(t));
+}
+
+static void write_line(struct out *o, const struct term *t,
+		       const struct column_widths *w, const struct func_count *c, uint64_t all,
+		       struct out *scratch)
+{
+	double self = percent(c->self, all), total = percent(c->total, all);
+	out_printf(o, "%s%8.2f%s%s%9.2f%s%10llu  ", term_heat(t, self), self, term_end(t),
+		   term_heat(t, total), total, term_end(t), (unsigned long long)c->self);
+	const char *place = place_text(scratch, c);
+	bool more = w->module || *place;
+	if (more)
+		term_fit(o, *c->f->name ? c->f->name : "?", w->name);
+	else
+		term_shorten(o, *c->f->name ? c->f->name : "?", w->name);
+	out_str(o, term_dim(t));
+	if (w->module) {
+		out_str(o, "  ");
+		if (*place)
+			term_fit(o, c->f->module, w->module);
+		else
+			term_shorten(o, c->f->module, w->module);
+	}
+	if (*place) {
+		out_str(o, "  ");
+		term_shorten(o, place, w->place);
+	}
+	out_printf(o, "%s\n", term_end(t));
+
+}
+
+static void write_table(struct view *v, struct out *o, const struct term *t,
+			struct func_count **list, size_t n)
+{
+	struct out scratch = {.memory = true};
+	uint64_t all = v->opt->by_weight ? v->weight : v->n_samples, rest = 0;
+	double min = v->opt->min_percent;
+	size_t limit = v->opt->limit ? v->opt->limit : TOP_LINES, shown = 0;
+	while (shown < n && shown < limit) {
+		uint64_t value = v->opt->sort_total ? list[shown]->total : list[shown]->self;
+		if (min >= 0 && percent(value, all) < min)
+			break;
+		shown++;
+	}
+	struct column_widths w = layout(t, list, shown, &scratch);
+	write_titles(o, t, &w);
+	for (size_t i = 0; i < shown; i++)
+		write_line(o, t, &w, list[i], all, &scratch);
+	for (size_t i = shown; i < n; i++)
+		rest += list[i]->self;
+	if (shown < n)
+		out_printf(o, "%s%8.2f         %10llu  … and %zu more functions (-n 0 shows all)%s\n",
+			   term_dim(t), percent(rest, all), (unsigned long long)rest, n - shown,
+			   term_end(t));
+	sp_buf_deinit(&scratch.buf);
+}
+
+int format_top(struct view *v, struct out *o, struct sp_err *err)
+{
+	struct counts c;
+	struct term t;
+	int r = counts_init(&c, v, err);
+	if (r < 0)
+		return r;
+	term_init(&t, v, o);
+	struct func_count **list = malloc((c.n + 1) * sizeof *list);
+	size_t n = 0;
+	if (!list) {
+		counts_deinit(&c);
+		return sp_err_nomem(err);
+	}
+	for (size_t i = 0; i < c.n; i++)
+		if (c.v[i].n_total && c.v[i].f->kind != VIEW_TRUNCATED)
+			list[n++] = &c.v[i];
+	qsort(list, n, sizeof *list, v->opt->sort_total ? by_total : by_self);
+	head_write(v, o, &t);
+	if (v->n_samples)
+		write_table(v, o, &t, list, n);
+	free(list);
+	counts_deinit(&c);
+	return 0;
+}

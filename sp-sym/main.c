@@ -1,0 +1,151 @@
+/* sp-sym: a spool in, a view of it out (sp-sym.1). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "base/file.h"
+#include "base/stop.h"
+#include "exe.h"
+#include "view.h"
+
+/* What to run on a file that is not a spool; NULL when there is no better idea. */
+static const char *what_to_run(const char *path, char *buf, size_t size)
+{
+	uint8_t head[16] = {0};
+	struct sp_err err;
+	int fd = strcmp(path, "-") != 0 ? sp_file_open(path, 0, &err) : -1;
+	if (fd < 0)
+		return NULL;
+	ssize_t n = sp_fd_read(fd, head, sizeof head, &err);
+	close(fd);
+	if (n < 4)
+		return n == 0 ? "the file is empty: did the recording fail?" : NULL;
+	if (n >= 8 && (!memcmp(head, "PERFILE2", 8) || !memcmp(head, "2ELIFREP", 8)))
+		snprintf(buf, size,
+			 "it is a perf recording: run 'sp-unwind %.300s | sp-spool -o x.spool' first, "
+			 "then 'sp-sym x.spool'", path);
+	else if (!memcmp(head, "\177ELF", 4))
+		snprintf(buf, size, "it is an ELF file: 'sp-sym --exe %.300s ADDRESS…' names addresses",
+			 path);
+	else if (head[0] == 0x1f && head[1] == 0x8b)
+		snprintf(buf, size, "it is a gzip file: if a recording is inside, run "
+				    "'zcat %.300s | sp-unwind | sp-spool -o x.spool' first", path);
+	else
+		snprintf(buf, size, "a spool is made by 'sp-capture … | sp-unwind | sp-spool -o x.spool'");
+	return buf;
+}
+
+static struct timespec progress_start;
+static bool progress_shown;
+
+/* On a terminal, and only once naming takes long. */
+static void progress(void *ctx, size_t done, size_t total)
+{
+	struct timespec now;
+	(void)ctx;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	double s = (double)(now.tv_sec - progress_start.tv_sec) +
+		   (double)(now.tv_nsec - progress_start.tv_nsec) / 1e9;
+	if (s < 0.7 || !total)
+		return;
+	fprintf(stderr, "\rsp-sym: naming %zu of %zu addresses (%zu %%)\033[K", done, total,
+		done * 100 / total);
+	fflush(stderr);
+	progress_shown = true;
+}
+
+static int fill(struct view *v, struct sp_err *err)
+{
+	int r = view_load(v, err);
+	if (r < 0)
+		return r;
+	r = view_resolve(v, err);
+	if (progress_shown)
+		fputs("\r\033[K", stderr);
+	return r < 0 ? r : view_shape(v, err);
+}
+
+/* Nothing to show is worth a line, with the next step. */
+static void say_empty(const struct view *v)
+{
+	if (v->n_samples)
+		return;
+	if (sp_spool_info(v->spool)->n_samples && v->n_read)
+		sp_warn("0 samples: the filters leave none of %llu; try fewer filters, or "
+			"--format=stats for what there is", (unsigned long long)v->n_read);
+	else
+		sp_warn("0 samples: was the target idle? Record longer, or while it is busy; "
+			"'sp-capture --check' says what works here");
+}
+
+static int run(const struct view_options *opt, struct sp_spool *spool)
+{
+	struct sp_err err;
+	struct out out;
+	struct view v;
+	int r = view_init(&v, spool, opt, &err);
+	if (r >= 0 && !opt->format->no_names)
+		r = fill(&v, &err);
+	if (r < 0)
+		sp_die(&err, NULL);
+	if (out_open(&out, opt->output, &err) < 0)
+		sp_die(&err, NULL);
+	r = opt->format->write(&v, &out, &err);
+	if (r < 0) {
+		out_discard(&out);
+		sp_die(&err, NULL);
+	}
+	if (out_close(&out, &err) < 0)
+		sp_die(&err, NULL);
+	if (v.note)
+		sp_note("%s", v.note);
+	say_empty(&v);
+	int status = r > 0 ? r : SP_EXIT_OK;
+	if (v.stopped || sp_stop_level() > 0) {
+		sp_warn("stopped by a signal after %llu samples: the rest is not shown",
+			(unsigned long long)v.n_read);
+		status = SP_EXIT_PARTIAL;
+	}
+	view_deinit(&v);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct view_options opt;
+	struct sp_err err;
+	struct sp_spool *spool;
+	struct stat st;
+	char buf[700];
+	options_parse(&opt, argc, argv);
+	if (opt.exe) {
+		int status = sym_exe_main(opt.exe, opt.resolver.debug_dirs, opt.resolver.n_debug_dirs,
+					  opt.operands, opt.n_operands);
+		options_deinit(&opt);
+		return status;
+	}
+	bool from_stdin = !strcmp(opt.input, "-");
+	if (from_stdin && isatty(STDIN_FILENO))
+		sp_usage_error("name a spool, or pipe one in");
+	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
+	sp_stop_install(piped ? SP_STOP_PIPE : SP_STOP_FIRST);
+	clock_gettime(CLOCK_MONOTONIC, &progress_start);
+	if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
+		opt.resolver.progress = progress;
+	if (sp_spool_open(&spool, opt.input, &err) < 0)
+		sp_die(&err, what_to_run(opt.input, buf, sizeof buf));
+	int status = run(&opt, spool);
+	if (sp_spool_state(spool) != SP_SPOOL_WHOLE) {
+		const char *complaint = sp_spool_complaint(spool);
+		sp_warn("%s: %s", from_stdin ? "standard input" : opt.input,
+			*complaint ? complaint : "the spool is not whole");
+		status = status == SP_EXIT_OK ? SP_EXIT_PARTIAL : status;
+	}
+	sp_spool_close(spool);
+	options_deinit(&opt);
+	return status;
+}

@@ -1,0 +1,387 @@
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cli.h"
+#include "view.h"
+
+enum {
+	OPT_FORMAT,
+	OPT_OUTPUT,
+	OPT_TIME,
+	OPT_PID,
+	OPT_TID,
+	OPT_COMM,
+	OPT_EVENT,
+	OPT_MODULE,
+	OPT_FUNCTION,
+	OPT_KERNEL,
+	OPT_USER,
+	OPT_HIDE_RUNTIME,
+	OPT_NO_INLINE,
+	OPT_GROUP,
+	OPT_REVERSE,
+	OPT_WEIGHT,
+	OPT_MIN_PERCENT,
+	OPT_DEPTH,
+	OPT_LIMIT,
+	OPT_SORT,
+	OPT_WIDTH,
+	OPT_REQUIRE,
+	OPT_PATH_MAP,
+	OPT_SYMFS,
+	OPT_DEBUG_DIR,
+	OPT_PERF_MAPS,
+	OPT_PERF_MAP_DIR,
+	OPT_NO_DEMANGLE,
+	OPT_JOBS,
+	OPT_EXE,
+};
+
+static const struct sp_opt opts[] = {
+	[OPT_FORMAT] = {"format", 'f', "NAME",
+			"top (the default), tree, text, raw, folded, flamegraph, json, pprof,\n"
+			"firefox, speedscope, callgrind, stats, stats-json"},
+	[OPT_OUTPUT] = {"output", 'o', "FILE", "write FILE, whole or not at all (else standard output)"},
+	[OPT_TIME] = {"time", 0, "FROM..TO",
+		      "samples of that time: seconds from the first one, or @EPOCH;\n"
+		      "either end may be left open"},
+	[OPT_PID] = {"pid", 'p', "PID,…", "samples of these processes"},
+	[OPT_TID] = {"tid", 't', "TID,…", "samples of these threads"},
+	[OPT_COMM] = {"comm", 0, "NAME", "samples of threads with that name (a part of it, or with * and ?)"},
+	[OPT_EVENT] = {"event", 'e', "NAME", "samples of that event"},
+	[OPT_MODULE] = {"module", 0, "NAME", "stacks that pass through that file"},
+	[OPT_FUNCTION] = {"function", 0, "NAME", "stacks that pass through that function"},
+	[OPT_KERNEL] = {"kernel", 0, NULL, "kernel frames only"},
+	[OPT_USER] = {"user", 0, NULL, "without kernel frames"},
+	[OPT_HIDE_RUNTIME] = {"hide-runtime", 0, NULL, "without the interpreter's own frames"},
+	[OPT_NO_INLINE] = {"no-inline", 0, NULL, "without inlined functions"},
+	[OPT_GROUP] = {"group", 'g', "WHAT", "roots by none, process, thread, comm or pool (digits folded)"},
+	[OPT_REVERSE] = {"reverse", 'r', NULL, "from the leaf to its callers (tree, folded, flamegraph)"},
+	[OPT_WEIGHT] = {"weight", 'w', "WHAT", "count samples (the default) or the event's own weight"},
+	[OPT_MIN_PERCENT] = {"min-percent", 'm', "P", "leave out what has less (top, tree, flamegraph, callgrind)"},
+	[OPT_DEPTH] = {"depth", 'd', "N", "levels of the tree"},
+	[OPT_LIMIT] = {"limit", 'n', "N", "lines of top; 0 = all (default 40)"},
+	[OPT_SORT] = {"sort", 0, "self|total", "order of top"},
+	[OPT_WIDTH] = {"width", 0, "N", "columns of top and tree (else the terminal's)"},
+	[OPT_REQUIRE] = {"require", 0, "P%", "fail when fewer frames have names"},
+	[OPT_PATH_MAP] = {"path-map", 0, "OLD=NEW", "find files below OLD at NEW"},
+	[OPT_SYMFS] = {"symfs", 0, "DIR", "find all files below DIR"},
+	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR", "more debug files (also STACKPULSE_DEBUG_DIRS, by colons)"},
+	[OPT_PERF_MAPS] = {"perf-maps", 0, "WHICH", "JIT maps of marked processes (marked), none or any"},
+	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
+	[OPT_NO_DEMANGLE] = {"no-demangle", 0, NULL, "names as the linker knows them"},
+	[OPT_JOBS] = {"jobs", 'j', "N", "workers (default: all cores)"},
+	[OPT_EXE] = {"exe", 0, "FILE", "names for ADDRESSes of an ELF file, as addr2line -afiC prints them"},
+	{0},
+};
+
+static const char examples[] =
+	"Examples:\n"
+	"  sp-sym out.spool                              the hottest functions\n"
+	"  sp-sym -f tree --comm worker out.spool        who calls them\n"
+	"  sp-sym -f flamegraph -o flame.html out.spool  a picture for the browser\n"
+	"  sp-sym -f folded out.spool | flamegraph.pl    for the usual tools\n"
+	"  sp-sym -f pprof -o p.pb.gz out.spool; go tool pprof -http=: p.pb.gz";
+
+static void push_word(struct view_words *w, const char *word)
+{
+	const char **slot = SP_PUSH(&w->v, &w->n, &w->cap);
+	struct sp_err err;
+	if (!slot) {
+		sp_err_nomem(&err);
+		sp_die(&err, NULL);
+	}
+	*slot = word;
+}
+
+static void push_ids(struct view_ids *ids, const char *option, const char *text)
+{
+	for (;;) {
+		char *end;
+		long long v = strtoll(text, &end, 10);
+		if (end == text || (*end && *end != ',') || v < -1 || v > INT32_MAX)
+			sp_usage_error("%s: '%s' is not a list of numbers", option, text);
+		int64_t *slot = SP_PUSH(&ids->v, &ids->n, &ids->cap);
+		if (slot)
+			*slot = v;
+		if (!*end)
+			return;
+		text = end + 1;
+	}
+}
+
+static struct view_time parse_time(const char *text, size_t len)
+{
+	char word[64];
+	struct view_time t = {TIME_NONE, 0};
+	if (!len)
+		return t;
+	if (len >= sizeof word)
+		sp_usage_error("--time: '%s' is too long", text);
+	memcpy(word, text, len);
+	word[len] = 0;
+	t.kind = word[0] == '@' ? TIME_EPOCH : TIME_RELATIVE;
+	t.ns = sp_arg_time_ns("--time", word + (word[0] == '@'));
+	return t;
+}
+
+static void parse_range(struct view_options *opt, const char *text)
+{
+	const char *dots = strstr(text, "..");
+	if (!dots)
+		sp_usage_error("--time: '%s' is not FROM..TO", text);
+	opt->from = parse_time(text, (size_t)(dots - text));
+	opt->to = parse_time(dots + 2, strlen(dots + 2));
+}
+
+static double parse_percent(const char *option, const char *text)
+{
+	char *end;
+	double v = strtod(text, &end);
+	if (end == text || (*end && strcmp(end, "%") != 0) || !(v >= 0 && v <= 100))
+		sp_usage_error("%s: '%s' is not a percentage", option, text);
+	return v;
+}
+
+static int choose(const char *option, const char *text, const char *const *words)
+{
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(words[i], text))
+			return i;
+	sp_usage_error("%s: '%s' is not known", option, text);
+}
+
+static const struct view_format *parse_format(const char *name)
+{
+	const struct view_format *f = view_format_find(name);
+	if (f)
+		return f;
+	char list[400];
+	size_t n = 0;
+	for (f = view_formats; f->name && n < sizeof list; f++)
+		n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->name);
+	sp_usage_error("--format: there is no '%s'; there are %s", name, list);
+}
+
+/* Options that say where names come from. */
+static void set_source(struct view_options *opt, int which, const char *arg)
+{
+	static const char *const perf_maps[] = {"marked", "none", "any", NULL};
+	switch (which) {
+	case OPT_PATH_MAP:
+		if (!strchr(arg, '=') || arg[0] == '=')
+			sp_usage_error("--path-map: '%s' is not OLD=NEW", arg);
+		push_word(&opt->path_maps, arg);
+		break;
+	case OPT_SYMFS:
+		opt->resolver.symfs = arg;
+		break;
+	case OPT_DEBUG_DIR:
+		push_word(&opt->debug_dirs, arg);
+		break;
+	case OPT_PERF_MAPS:
+		switch (choose("--perf-maps", arg, perf_maps)) {
+		case 0:
+			opt->resolver.perf_maps = SP_PERF_MAPS_MARKED;
+			break;
+		case 1:
+			opt->resolver.perf_maps = SP_PERF_MAPS_NONE;
+			break;
+		default:
+			opt->resolver.perf_maps = SP_PERF_MAPS_ANY;
+		}
+		break;
+	case OPT_PERF_MAP_DIR:
+		opt->resolver.perf_map_dir = arg;
+		break;
+	case OPT_NO_INLINE:
+		opt->resolver.no_inline = true;
+		break;
+	case OPT_NO_DEMANGLE:
+		opt->resolver.no_demangle = true;
+		break;
+	case OPT_JOBS:
+		opt->resolver.n_workers = (unsigned)sp_arg_u64("--jobs", arg, 1, 1024);
+		break;
+	default:
+		opt->exe = arg;
+	}
+}
+
+/* Options that say what is shown, and how. */
+static void set_view(struct view_options *opt, int which, const char *arg)
+{
+	static const char *const groups[] = {"none", "process", "thread", "comm", "pool", NULL};
+	static const char *const weights[] = {"samples", "weight", "time", NULL};
+	static const char *const sorts[] = {"self", "total", NULL};
+	switch (which) {
+	case OPT_KERNEL:
+		opt->kernel_only = true;
+		break;
+	case OPT_USER:
+		opt->user_only = true;
+		break;
+	case OPT_HIDE_RUNTIME:
+		opt->hide_runtime = true;
+		break;
+	case OPT_GROUP:
+		opt->group = (enum view_group)(GROUP_NONE + choose("--group", arg, groups));
+		break;
+	case OPT_REVERSE:
+		opt->reverse = true;
+		break;
+	case OPT_WEIGHT:
+		opt->by_weight = choose("--weight", arg, weights) != 0;
+		break;
+	case OPT_MIN_PERCENT:
+		opt->min_percent = parse_percent("--min-percent", arg);
+		break;
+	case OPT_DEPTH:
+		opt->depth = sp_arg_u64("--depth", arg, 1, UINT32_MAX);
+		break;
+	case OPT_LIMIT:
+		opt->limit = sp_arg_u64("--limit", arg, 0, UINT32_MAX);
+		opt->limit = opt->limit ? opt->limit : UINT64_MAX;
+		break;
+	case OPT_SORT:
+		opt->sort_total = choose("--sort", arg, sorts) == 1;
+		break;
+	case OPT_WIDTH:
+		opt->width = sp_arg_u64("--width", arg, 40, 10000);
+		break;
+	default:
+		opt->require = parse_percent("--require", arg);
+	}
+}
+
+static void set(struct view_options *opt, int which, const char *arg)
+{
+	switch (which) {
+	case OPT_FORMAT:
+		opt->format = parse_format(arg);
+		break;
+	case OPT_OUTPUT:
+		opt->output = arg;
+		break;
+	case OPT_TIME:
+		parse_range(opt, arg);
+		break;
+	case OPT_PID:
+		push_ids(&opt->pids, "--pid", arg);
+		break;
+	case OPT_TID:
+		push_ids(&opt->tids, "--tid", arg);
+		break;
+	case OPT_COMM:
+		push_word(&opt->comms, arg);
+		break;
+	case OPT_EVENT:
+		push_word(&opt->events, arg);
+		break;
+	case OPT_MODULE:
+		push_word(&opt->modules, arg);
+		break;
+	case OPT_FUNCTION:
+		push_word(&opt->functions, arg);
+		break;
+	case OPT_PATH_MAP:
+	case OPT_SYMFS:
+	case OPT_DEBUG_DIR:
+	case OPT_PERF_MAPS:
+	case OPT_PERF_MAP_DIR:
+	case OPT_NO_INLINE:
+	case OPT_NO_DEMANGLE:
+	case OPT_JOBS:
+	case OPT_EXE:
+		set_source(opt, which, arg);
+		break;
+	default:
+		set_view(opt, which, arg);
+	}
+}
+
+/* STACKPULSE_DEBUG_DIRS, after what the command line names. The pieces live as long as we do. */
+static void add_env_dirs(struct view_options *opt)
+{
+	const char *env = getenv("STACKPULSE_DEBUG_DIRS");
+	char *save = NULL, *copy = env ? strdup(env) : NULL;
+	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir;
+	     dir = strtok_r(NULL, ":", &save))
+		push_word(&opt->debug_dirs, dir);
+	opt->env_dirs = copy;
+}
+
+static void check(const struct view_options *opt)
+{
+	const struct view_format *f = opt->format;
+	if (opt->kernel_only && opt->user_only)
+		sp_usage_error("--kernel and --user exclude each other");
+	if (opt->reverse && !f->reverse)
+		sp_usage_error("--reverse has no meaning for --format=%s", f->name);
+	bool filtered = opt->from.kind != TIME_NONE || opt->to.kind != TIME_NONE || opt->pids.n ||
+			opt->tids.n || opt->comms.n || opt->events.n;
+	bool by_name = opt->modules.n || opt->functions.n || opt->kernel_only || opt->user_only ||
+		       opt->hide_runtime;
+	if (f->no_names && by_name)
+		sp_usage_error("--format=%s has no names: filter by time, process, thread or event",
+			       f->name);
+	if (f->whole_only && filtered)
+		sp_usage_error("--format=%s is about the whole recording: it takes no filter", f->name);
+}
+
+void options_parse(struct view_options *opt, int argc, char **argv)
+{
+	struct sp_cli cli = {
+		.tool = "sp-sym",
+		.synopsis = "sp-sym [options] [FILE.spool]\n"
+			    "       sp-sym --exe FILE [--debug-dir DIR] [ADDRESS…]",
+		.about = "Shows a profile: names its addresses and writes it in one of many formats.\n"
+			 "Without FILE, or with -, the spool is read from standard input.",
+		.opts = opts,
+		.examples = examples,
+	};
+	const char *arg;
+	int which, n = 1;
+	*opt = (struct view_options){.min_percent = -1, .require = -1, .format = view_formats};
+	sp_cli_init(&cli, argc, argv);
+	for (;;) {
+		while ((which = sp_cli_next(&cli, &arg)) != SP_CLI_END)
+			set(opt, which, arg);
+		/* Options may follow operands; after "--" there are only operands. */
+		bool only = cli.at > 1 && !strcmp(argv[cli.at - 1], "--") && cli.at - 1 >= n;
+		if (cli.at >= argc)
+			break;
+		do
+			argv[n++] = argv[cli.at++];
+		while (only && cli.at < argc);
+	}
+	opt->operands = argv + 1;
+	opt->n_operands = (size_t)(n - 1);
+	if (!opt->exe) {
+		if (opt->n_operands > 1)
+			sp_usage_error("one spool at a time: '%s' is one too many", argv[2]);
+		opt->input = opt->n_operands ? argv[1] : "-";
+		check(opt);
+	}
+	add_env_dirs(opt);
+	opt->resolver.path_maps = opt->path_maps.v;
+	opt->resolver.n_path_maps = opt->path_maps.n;
+	opt->resolver.debug_dirs = opt->debug_dirs.v;
+	opt->resolver.n_debug_dirs = opt->debug_dirs.n;
+}
+
+void options_deinit(struct view_options *opt)
+{
+	free(opt->pids.v);
+	free(opt->tids.v);
+	free(opt->comms.v);
+	free(opt->events.v);
+	free(opt->modules.v);
+	free(opt->functions.v);
+	free(opt->path_maps.v);
+	free(opt->debug_dirs.v);
+	free(opt->env_dirs);
+}

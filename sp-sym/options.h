@@ -1,0 +1,54 @@
+/* The command line of sp-sym. */
+#ifndef SYM_OPTIONS_H
+#define SYM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sym/resolver.h"
+
+enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
+
+struct view_words { /* arguments of a repeated option; borrowed from argv */
+	const char **v; /* owned */
+	size_t n, cap;
+};
+
+struct view_ids {
+	int64_t *v; /* owned */
+	size_t n, cap;
+};
+
+/* One end of --time: none, seconds from the first sample, or the epoch's. */
+struct view_time {
+	enum { TIME_NONE, TIME_RELATIVE, TIME_EPOCH } kind;
+	uint64_t ns;
+};
+
+struct view_options {
+	const char *input, *output; /* "-" = standard input; output NULL = standard output */
+	const struct view_format *format;
+	const char *exe;
+
+	struct view_time from, to;
+	struct view_ids pids, tids;
+	struct view_words comms, events, modules, functions;
+	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;
+	enum view_group group;
+	double min_percent; /* < 0 = the format's own */
+	double require;     /* < 0 = not asked */
+	uint64_t limit, depth, width; /* 0 = the format's own; limit UINT64_MAX = all */
+
+	struct view_words path_maps, debug_dirs;
+	char *env_dirs; /* owned: the words of STACKPULSE_DEBUG_DIRS */
+	struct sp_resolver_options resolver;
+	char **operands; /* after the input: addresses of --exe */
+	size_t n_operands;
+};
+
+/* Parses, or exits with a message. */
+void options_parse(struct view_options *opt, int argc, char **argv);
+void options_deinit(struct view_options *opt);
+
+#endif

@@ -1,0 +1,247 @@
+#include "out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/file.h"
+
+#define OUT_BUFFER (256u << 10)
+
+struct out_gzip {
+	z_stream z;
+	uint8_t data[64 << 10];
+};
+
+/* A temporary file beside the target, readable as a new file would be. */
+static int open_beside(struct out *o, const char *path, struct sp_err *err)
+{
+	/* A link stays a link: the file behind it is replaced. */
+	o->path = realpath(path, NULL);
+	if (!o->path)
+		o->path = strdup(path);
+	size_t size = o->path ? strlen(o->path) + 8 : 0;
+	o->tmp = size ? malloc(size) : NULL;
+	if (!o->tmp)
+		return sp_err_nomem(err);
+	snprintf(o->tmp, size, "%s.XXXXXX", o->path);
+	o->fd = mkstemp(o->tmp);
+	if (o->fd < 0) {
+		int r = sp_err_errno(err, "cannot write %s", path);
+		free(o->tmp);
+		o->tmp = NULL;
+		return r;
+	}
+	fcntl(o->fd, F_SETFD, FD_CLOEXEC);
+	mode_t mask = umask(0);
+	umask(mask);
+	if (fchmod(o->fd, 0666 & ~mask) != 0)
+		return sp_err_errno(err, "cannot set the mode of %s", o->tmp);
+	return 0;
+}
+
+int out_open(struct out *o, const char *path, struct sp_err *err)
+{
+	struct stat st;
+	int r = 0;
+	*o = (struct out){.fd = STDOUT_FILENO, .name = "standard output"};
+	if (!sp_buf_reserve(&o->buf, OUT_BUFFER))
+		return sp_err_nomem(err);
+	if (!path || !strcmp(path, "-"))
+		return 0;
+	o->name = path;
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		if (S_ISDIR(st.st_mode))
+			r = sp_err_set(err, SP_ERR_INVALID, 0, "cannot write %s: it is a folder", path);
+		else if ((o->fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
+			r = sp_err_errno(err, "cannot write %s", path);
+	} else {
+		r = open_beside(o, path, err);
+	}
+	if (r < 0)
+		out_discard(o);
+	return r;
+}
+
+int out_binary(struct out *o, struct sp_err *err)
+{
+	if (isatty(o->fd))
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot write binary data to a terminal: use -o FILE, or a pipe");
+	return 0;
+}
+
+int out_gzip(struct out *o, int level, struct sp_err *err)
+{
+	int r = out_binary(o, err);
+	if (r < 0)
+		return r;
+	struct out_gzip *g = calloc(1, sizeof *g);
+	/* 15 + 16: a gzip header, with time 0, so that equal profiles give equal bytes. */
+	if (!g || deflateInit2(&g->z, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+		free(g);
+		return sp_err_nomem(err);
+	}
+	o->gzip = g;
+	return 0;
+}
+
+static void put(struct out *o, const void *data, size_t n)
+{
+	struct sp_err err;
+	if (o->os_error || !n)
+		return;
+	errno = 0;
+	if (sp_fd_write(o->fd, data, n, o->name, &err) < 0)
+		o->os_error = err.os ? err.os : EIO;
+}
+
+static void deflate_some(struct out *o, const void *data, size_t n, int flush)
+{
+	struct out_gzip *g = o->gzip;
+	g->z.next_in = (Bytef *)(uintptr_t)data;
+	g->z.avail_in = (uInt)n;
+	do {
+		g->z.next_out = g->data;
+		g->z.avail_out = sizeof g->data;
+		deflate(&g->z, flush);
+		put(o, g->data, sizeof g->data - g->z.avail_out);
+	} while (g->z.avail_out == 0);
+}
+
+static void put_or_deflate(struct out *o, const void *data, size_t n)
+{
+	const uint8_t *p = data;
+	if (!o->gzip) {
+		put(o, data, n);
+		return;
+	}
+	while (n) {
+		size_t part = n < (1u << 30) ? n : 1u << 30;
+		deflate_some(o, p, part, Z_NO_FLUSH);
+		p += part;
+		n -= part;
+	}
+}
+
+void out_flush(struct out *o)
+{
+	put_or_deflate(o, o->buf.data, o->buf.len);
+	o->buf.len = 0;
+}
+
+static void release(struct out *o)
+{
+	if (o->gzip)
+		deflateEnd(&o->gzip->z);
+	free(o->gzip);
+	free(o->path);
+	free(o->tmp);
+	sp_buf_deinit(&o->buf);
+	*o = (struct out){.fd = -1};
+}
+
+void out_discard(struct out *o)
+{
+	if (o->fd > STDERR_FILENO)
+		close(o->fd);
+	if (o->tmp)
+		unlink(o->tmp);
+	release(o);
+}
+
+int out_close(struct out *o, struct sp_err *err)
+{
+	bool failed = o->buf.failed;
+	out_flush(o);
+	if (o->gzip)
+		deflate_some(o, NULL, 0, Z_FINISH);
+	/* Errors that only close() reports (NFS, quotas) count; a dup keeps standard output itself. */
+	int fd = o->fd > STDERR_FILENO ? o->fd : dup(o->fd);
+	o->fd = -1;
+	if ((fd < 0 || close(fd) != 0) && !o->os_error)
+		o->os_error = errno ? errno : EIO;
+	int r = 0;
+	if (failed) {
+		r = sp_err_nomem(err);
+	} else if (o->os_error) {
+		errno = o->os_error;
+		r = sp_err_errno(err, "cannot write %s", o->name);
+	} else if (o->tmp && rename(o->tmp, o->path) != 0) {
+		r = sp_err_errno(err, "cannot write %s", o->name);
+	} else if (o->tmp) {
+		free(o->tmp);
+		o->tmp = NULL;
+	}
+	out_discard(o);
+	return r;
+}
+
+void out_add(struct out *o, const void *data, size_t n)
+{
+	if (!n)
+		return;
+	if (o->memory) {
+		sp_buf_add(&o->buf, data, n);
+		return;
+	}
+	if (o->buf.cap - o->buf.len < n) {
+		out_flush(o);
+		if (o->buf.cap < n) {
+			put_or_deflate(o, data, n);
+			return;
+		}
+	}
+	memcpy(o->buf.data + o->buf.len, data, n);
+	o->buf.len += n;
+}
+
+void out_str(struct out *o, const char *s)
+{
+	out_add(o, s, strlen(s));
+}
+
+void out_u64(struct out *o, uint64_t v)
+{
+	char tmp[20];
+	size_t n = sizeof tmp;
+	do {
+		tmp[--n] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v);
+	out_add(o, tmp + n, sizeof tmp - n);
+}
+
+void out_i64(struct out *o, int64_t v)
+{
+	if (v < 0)
+		out_char(o, '-');
+	out_u64(o, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+void out_hex(struct out *o, uint64_t v)
+{
+	char tmp[16];
+	size_t n = sizeof tmp;
+	do {
+		tmp[--n] = "0123456789abcdef"[v & 15];
+		v >>= 4;
+	} while (v);
+	out_add(o, tmp + n, sizeof tmp - n);
+}
+
+void out_printf(struct out *o, const char *fmt, ...)
+{
+	char tmp[512];
+	va_list ap;
+	va_start(ap, fmt);
+	int n = vsnprintf(tmp, sizeof tmp, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		out_add(o, tmp, (size_t)n < sizeof tmp ? (size_t)n : sizeof tmp - 1);
+}

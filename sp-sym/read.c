@@ -1,0 +1,265 @@
+/* Samples into rows: one pass over the spool. */
+#include <stdlib.h>
+
+#include "base/stop.h"
+#include "view.h"
+
+/* Does the frame's name depend on the process? Files and the kernel are the same for all; code
+ * without a file is named by the process's own perf map. */
+static bool is_private(const struct view *v, const struct sp_spool_frame *f)
+{
+	if (f->mode != SP_FRAME_USER)
+		return false;
+	const struct sp_spool_module *m = view_module(v, f);
+	return !m || m->is_anon;
+}
+
+static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
+			  int32_t pid)
+{
+	uint64_t key = (uint64_t)f->frame_id << 32 | (is_private(v, f) ? pid_index + 1 : 0);
+	uint32_t id = sp_map64_get(&v->frame_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	struct view_frame *frame = SP_PUSH(&v->frames, &v->n_frames, &v->frames_cap);
+	if (!frame)
+		return SP_NOT_FOUND;
+	frame->f = *f;
+	frame->pid = pid;
+	id = (uint32_t)v->n_frames - 1;
+	return sp_map64_put(&v->frame_ids, key, id) ? id : SP_NOT_FOUND;
+}
+
+/* The stack of equal frames that exists already, or the new one at the end of stack_frames. */
+static uint32_t intern_stack(struct view *v, size_t at, uint32_t n)
+{
+	const uint32_t *frames = v->stack_frames + at;
+	for (uint64_t seed = 0;; seed++) {
+		uint64_t hash = sp_hash(n ? frames : NULL, n * sizeof *frames, seed);
+		uint32_t id = sp_map64_get(&v->stack_hashes, hash);
+		if (id == SP_NOT_FOUND) {
+			struct view_stack *s = SP_PUSH(&v->stacks, &v->n_stacks, &v->stacks_cap);
+			id = (uint32_t)v->n_stacks - 1;
+			if (!s || !sp_map64_put(&v->stack_hashes, hash, id))
+				return SP_NOT_FOUND;
+			*s = (struct view_stack){.at = at, .n = n};
+			return id;
+		}
+		const struct view_stack *s = &v->stacks[id];
+		if (s->n == n && (!n || !memcmp(v->stack_frames + s->at, frames, n * sizeof *frames))) {
+			v->n_stack_frames = at;
+			return id;
+		}
+	}
+}
+
+/* The sample's stack: its frames are looked at only when the spool's stack is new in its process. */
+static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
+{
+	uint32_t pid_index = v->pid_index[s->thread];
+	uint64_t key = (uint64_t)s->stack << 32 | pid_index;
+	uint32_t id = sp_map64_get(&v->stack_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	const struct sp_spool_frame *f = NULL;
+	size_t n = sp_spool_frames(v->spool, &f), at = v->n_stack_frames;
+	if (!sp_grow(&v->stack_frames, &v->stack_frames_cap, at + n + 1, sizeof *v->stack_frames))
+		return SP_NOT_FOUND;
+	int32_t pid = sp_spool_thread(v->spool, s->thread)->pid;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t frame = add_frame(v, &f[i], pid_index, pid);
+		if (frame == SP_NOT_FOUND)
+			return frame;
+		v->stack_frames[at + i] = frame;
+	}
+	v->n_stack_frames += n;
+	id = intern_stack(v, at, (uint32_t)n);
+	return id != SP_NOT_FOUND && sp_map64_put(&v->stack_ids, key, id) ? id : SP_NOT_FOUND;
+}
+
+static uint32_t add_task(struct view *v, const struct sp_spool_sample *s)
+{
+	uint32_t last = v->thread_task[s->thread];
+	const char *comm = s->comm ? s->comm : "";
+	if (last != SP_NONE && !strcmp(v->tasks[last].comm, comm))
+		return last;
+	uint32_t name = sp_intern_add(&v->comms, comm, strlen(comm), NULL);
+	if (name == SP_NOT_FOUND)
+		return name;
+	uint64_t key = (uint64_t)s->thread << 32 | name;
+	uint32_t id = sp_map64_get(&v->task_ids, key);
+	if (id == SP_NOT_FOUND) {
+		struct view_task *t = SP_PUSH(&v->tasks, &v->n_tasks, &v->tasks_cap);
+		id = (uint32_t)v->n_tasks - 1;
+		if (!t || !sp_map64_put(&v->task_ids, key, id))
+			return SP_NOT_FOUND;
+		const struct sp_spool_thread *thread = sp_spool_thread(v->spool, s->thread);
+		*t = (struct view_task){thread->pid, thread->tid, s->thread, strdup(comm)};
+		if (!t->comm)
+			return SP_NOT_FOUND;
+	}
+	v->thread_task[s->thread] = id;
+	return id;
+}
+
+/* Task and event in one small number. */
+static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event)
+{
+	uint64_t key = (uint64_t)task << 32 | event;
+	uint32_t id = sp_map64_get(&v->lane_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	struct view_lane *lane = SP_PUSH(&v->lanes, &v->n_lanes, &v->lanes_cap);
+	id = (uint32_t)v->n_lanes - 1;
+	if (!lane || !sp_map64_put(&v->lane_ids, key, id))
+		return SP_NOT_FOUND;
+	*lane = (struct view_lane){task, event};
+	return id;
+}
+
+/* The row of a sample; SP_NOT_FOUND when memory ends. */
+static uint32_t add_row(struct view *v, const struct sp_spool_sample *s)
+{
+	uint32_t task = add_task(v, s);
+	uint32_t stack = task == SP_NOT_FOUND ? task : add_stack(v, s);
+	uint32_t lane = stack == SP_NOT_FOUND ? stack : add_lane(v, task, s->event);
+	if (lane == SP_NOT_FOUND)
+		return lane;
+	uint64_t key = (uint64_t)stack << 32 | lane;
+	uint32_t id = sp_map64_get(&v->row_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	struct view_row *row = SP_PUSH(&v->rows, &v->n_rows, &v->rows_cap);
+	id = (uint32_t)v->n_rows - 1;
+	if (!row || !sp_map64_put(&v->row_ids, key, id))
+		return SP_NOT_FOUND;
+	row->stack = stack;
+	row->task = task;
+	row->event = s->event;
+	return id;
+}
+
+/* A dense number per pid, and which events pass --event. */
+static int prepare(struct view *v, struct sp_err *err)
+{
+	struct sp_map64 pids = {0};
+	size_t n = sp_spool_n_threads(v->spool), n_events = sp_spool_n_events(v->spool);
+	v->thread_task = malloc((n + 1) * sizeof *v->thread_task);
+	v->pid_index = malloc((n + 1) * sizeof *v->pid_index);
+	v->event_shown = calloc(n_events + 1, 1);
+	bool ok = v->thread_task && v->pid_index && v->event_shown;
+	for (size_t i = 0; ok && i < n; i++) {
+		uint64_t pid = (uint32_t)sp_spool_thread(v->spool, (uint32_t)i)->pid;
+		v->thread_task[i] = SP_NONE;
+		v->pid_index[i] = sp_map64_get(&pids, pid);
+		if (v->pid_index[i] == SP_NOT_FOUND) {
+			v->pid_index[i] = pids.n;
+			ok = sp_map64_put(&pids, pid, pids.n);
+		}
+	}
+	v->n_thread_task = n;
+	const struct view_words *events = &v->opt->events;
+	for (size_t i = 0; ok && i < n_events; i++) {
+		const char *name = sp_spool_event(v->spool, (uint32_t)i)->name;
+		v->event_shown[i] = events->n == 0;
+		for (size_t j = 0; j < events->n; j++)
+			v->event_shown[i] |= view_match(events->v[j], name);
+	}
+	sp_map64_deinit(&pids);
+	return ok ? 0 : sp_err_nomem(err);
+}
+
+int view_init(struct view *v, struct sp_spool *spool, const struct view_options *opt,
+	      struct sp_err *err)
+{
+	*v = (struct view){.spool = spool, .opt = opt};
+	return prepare(v, err);
+}
+
+int view_load(struct view *v, struct sp_err *err)
+{
+	struct sp_spool_sample s;
+	int r;
+	v->first_ns = UINT64_MAX;
+	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
+		if ((v->n_read++ & 0xfff) == 0 && sp_stop_level() > 0) {
+			v->stopped = true;
+			r = 0;
+			v->n_read--;
+			break;
+		}
+		if (!view_sample_passes(v, &s))
+			continue;
+		uint32_t id = add_row(v, &s);
+		if (id == SP_NOT_FOUND)
+			return sp_err_nomem(err);
+		v->rows[id].n++;
+		v->rows[id].weight += s.weight;
+		v->first_ns = s.time_ns < v->first_ns ? s.time_ns : v->first_ns;
+		v->last_ns = s.time_ns > v->last_ns ? s.time_ns : v->last_ns;
+	}
+	if (v->first_ns == UINT64_MAX)
+		v->first_ns = 0;
+	return r;
+}
+
+void view_rewind(struct view *v)
+{
+	sp_spool_rewind(v->spool);
+	v->n_again = 0;
+	for (size_t i = 0; i < v->n_thread_task; i++)
+		v->thread_task[i] = SP_NONE;
+}
+
+int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
+{
+	struct sp_spool_sample s;
+	int r = 0;
+	/* A signal may have ended the first pass early: this one ends at the same place. */
+	while (v->n_again < v->n_read && (r = sp_spool_next(v->spool, &s, err)) > 0) {
+		v->n_again++;
+		if (!view_sample_passes(v, &s))
+			continue;
+		size_t before = v->n_rows;
+		uint32_t id = add_row(v, &s);
+		if (id == SP_NOT_FOUND)
+			return sp_err_nomem(err);
+		if (v->n_rows != before)
+			return sp_err_set(err, SP_ERR_CORRUPT, 0,
+					  "cannot read the samples a second time: the spool changed");
+		if (!v->rows[id].n)
+			continue;
+		*out = (struct view_sample){s.time_ns, s.weight, id, s.cpu};
+		return 1;
+	}
+	return r < 0 ? r : 0;
+}
+
+void view_deinit(struct view *v)
+{
+	sp_resolver_free(v->resolver);
+	for (size_t i = 0; i < v->n_tasks; i++)
+		free((char *)(uintptr_t)v->tasks[i].comm);
+	for (size_t i = 0; i < v->n_funcs; i++)
+		if (v->funcs[i].kind == VIEW_GROUP)
+			free((char *)(uintptr_t)v->funcs[i].name);
+	free(v->rows);
+	free(v->tasks);
+	free(v->stacks);
+	free(v->stack_frames);
+	free(v->frames);
+	free(v->levels);
+	free(v->funcs);
+	free(v->lanes);
+	free(v->thread_task);
+	free(v->pid_index);
+	free(v->event_shown);
+	sp_map64_deinit(&v->stack_ids);
+	sp_map64_deinit(&v->frame_ids);
+	sp_map64_deinit(&v->task_ids);
+	sp_map64_deinit(&v->lane_ids);
+	sp_map64_deinit(&v->row_ids);
+	sp_map64_deinit(&v->stack_hashes);
+	sp_intern_deinit(&v->comms);
+	sp_intern_deinit(&v->func_keys);
+}

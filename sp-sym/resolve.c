@@ -1,0 +1,145 @@
+/* Names for the frames of a view. */
+#include <stdlib.h>
+
+#include "view.h"
+
+const char *view_base(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* The key holds the strings, each with its end, and the kind. */
+static bool make_key(struct sp_buf *b, const struct view_func *f)
+{
+	const char *file = f->file ? f->file : "";
+	b->len = 0;
+	sp_buf_add(b, f->name, strlen(f->name) + 1);
+	sp_buf_add(b, f->module, strlen(f->module) + 1);
+	sp_buf_add(b, file, strlen(file) + 1);
+	sp_buf_u8(b, (uint8_t)f->kind);
+	return !b->failed;
+}
+
+uint32_t view_func_add(struct view *v, const struct view_func *f)
+{
+	struct sp_buf key = {0};
+	bool is_new = false;
+	uint32_t id = SP_NOT_FOUND;
+	if (make_key(&key, f))
+		id = sp_intern_add(&v->func_keys, key.data, key.len, &is_new);
+	if (id != SP_NOT_FOUND && is_new) {
+		struct view_func *added = SP_PUSH(&v->funcs, &v->n_funcs, &v->funcs_cap);
+		if (added)
+			*added = *f;
+		else
+			id = SP_NOT_FOUND;
+		if (added && f->kind == VIEW_GROUP && !(added->name = strdup(f->name))) {
+			v->n_funcs--;
+			id = SP_NOT_FOUND;
+		}
+	}
+	sp_buf_deinit(&key);
+	return id;
+}
+
+static bool add_level(struct view *v, const struct view_func *f, uint32_t line, bool inlined)
+{
+	uint32_t func = view_func_add(v, f);
+	struct view_level *level =
+		func == SP_NOT_FOUND ? NULL : SP_PUSH(&v->levels, &v->n_levels, &v->levels_cap);
+	if (!level)
+		return false;
+	*level = (struct view_level){func, line, inlined};
+	return true;
+}
+
+static bool add_special(struct view *v, enum view_kind kind, const char *name)
+{
+	struct view_func f = {name, NULL, "", kind, 0};
+	v->special[kind] = (uint32_t)v->n_levels;
+	return add_level(v, &f, 0, false);
+}
+
+static enum view_kind kind_of(const struct view_frame *frame, const struct sp_names *names)
+{
+	if (frame->f.mode == SP_FRAME_KERNEL)
+		return VIEW_KERNEL;
+	if (names->flags & SP_NAME_PYTHON)
+		return VIEW_PYTHON;
+	if (names->flags & SP_NAME_JIT || names->origin == SP_ORIGIN_PERF_MAP)
+		return VIEW_JIT;
+	return names->origin == SP_ORIGIN_ADDRESS ? VIEW_ADDRESS : VIEW_NATIVE;
+}
+
+static bool add_names(struct view *v, struct view_frame *frame, const struct sp_names *names)
+{
+	frame->level_at = (uint32_t)v->n_levels;
+	frame->n_levels = names->n_levels;
+	frame->function_offset = names->function_offset;
+	frame->origin = names->origin;
+	for (uint32_t i = 0; i < names->n_levels; i++) {
+		const struct sp_name *l = &names->levels[i];
+		struct view_func f = {l->function, l->file, names->module ? names->module : "",
+				      kind_of(frame, names), names->flags};
+		bool last = i + 1 == names->n_levels;
+		if (!add_level(v, &f, l->line, l->inlined && !last))
+			return false;
+	}
+	return true;
+}
+
+int view_resolve(struct view *v, struct sp_err *err)
+{
+	int r = sp_resolver_new(&v->resolver, v->spool, &v->opt->resolver, err);
+	for (size_t i = 0; r >= 0 && i < v->n_frames; i++)
+		if (v->frames[i].f.mode != SP_FRAME_TRUNCATED)
+			r = sp_resolver_add(v->resolver, v->frames[i].pid, &v->frames[i].f, err);
+	if (r >= 0)
+		r = sp_resolver_run(v->resolver, err);
+	if (r < 0)
+		return r;
+	if (!add_special(v, VIEW_TRUNCATED, "[truncated]") ||
+	    !add_special(v, VIEW_NO_STACK, "[no stack]"))
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < v->n_frames; i++) {
+		struct view_frame *f = &v->frames[i];
+		const struct sp_names *names = NULL;
+		if (f->f.mode == SP_FRAME_TRUNCATED) {
+			f->level_at = v->special[VIEW_TRUNCATED];
+			f->n_levels = 1;
+			continue;
+		}
+		names = sp_resolver_get(v->resolver, f->pid, &f->f);
+		if (!names || !add_names(v, f, names))
+			return sp_err_nomem(err);
+	}
+	return 0;
+}
+
+size_t view_stack_levels(const struct view *v, uint32_t stack, uint32_t *out)
+{
+	const struct view_stack *s = &v->stacks[stack];
+	size_t n = 0;
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct view_frame *f = &v->frames[v->stack_frames[s->at + i]];
+		for (uint32_t j = 0; j < f->n_levels; j++)
+			out[n++] = f->level_at + j;
+	}
+	if (!n)
+		out[n++] = v->special[VIEW_NO_STACK];
+	return n;
+}
+
+bool view_weight_is_time(const struct view *v)
+{
+	size_t n = sp_spool_n_events(v->spool), shown = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (!v->event_shown[i])
+			continue;
+		shown++;
+		if (!sp_spool_event(v->spool, (uint32_t)i)->weight_is_time)
+			return false;
+	}
+	return shown > 0;
+}

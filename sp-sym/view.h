@@ -1,0 +1,175 @@
+/* One profile, gathered for the formats: distinct stacks with their weight per task (thread under
+ * one name) and event, and the names of their frames. Memory goes with what is distinct, not with
+ * the number of samples; formats that show each sample stream the spool a second time.
+ *
+ *     view_load       reads all samples once       (read.c)
+ *     view_resolve    names all distinct frames    (resolve.c)
+ *     view_shape      applies the filters that need names or change stacks (filter.c)
+ *     view_next       each sample again, in time order, as a row of the above
+ *
+ * Everything is in the order of first appearance in time: equal spools give equal views. */
+#ifndef SYM_VIEW_H
+#define SYM_VIEW_H
+
+#include "base/table.h"
+#include "options.h"
+#include "out.h"
+#include "stackpulse/spool.h"
+#include "sym/resolver.h"
+
+enum view_kind {
+	VIEW_NATIVE,
+	VIEW_PYTHON,
+	VIEW_JIT,
+	VIEW_KERNEL,
+	VIEW_ADDRESS,   /* an address that nobody could name */
+	VIEW_TRUNCATED, /* stands for the callers that were not seen */
+	VIEW_NO_STACK,  /* stands for the leaf of a sample without any address */
+	VIEW_GROUP,     /* a process, thread or name, above the roots */
+};
+
+/* A function: equal name, source file, module and kind. Texts are the resolver's; a group's name is
+ * the view's own copy. */
+struct view_func {
+	const char *name;   /* any bytes */
+	const char *file;   /* NULL = unknown */
+	const char *module; /* "" = none */
+	enum view_kind kind;
+	uint32_t flags; /* SP_NAME_* */
+};
+
+/* One level of a frame: frames with inlined functions have several. */
+struct view_level {
+	uint32_t func, line; /* line 0 = unknown */
+	bool inlined;
+};
+
+struct view_frame {
+	struct sp_spool_frame f; /* as first seen */
+	int32_t pid;
+	uint32_t level_at, n_levels; /* in levels[], innermost first; set by view_resolve */
+	uint64_t function_offset;
+	enum sp_origin origin;
+};
+
+struct view_stack {
+	size_t at;  /* in stack_frames[], leaf first */
+	uint32_t n; /* frames */
+};
+
+struct view_task { /* a thread, as long as it had one name */
+	int32_t pid, tid;
+	uint32_t thread;  /* of the spool */
+	const char *comm; /* any bytes */
+};
+
+struct view_row {
+	uint32_t stack, task, event;
+	uint64_t n, weight; /* n is 0 when a filter took the row away: skip it */
+};
+
+struct view_sample {
+	uint64_t time_ns, weight;
+	uint32_t row, cpu;
+};
+
+struct view {
+	struct sp_spool *spool;            /* borrowed */
+	const struct view_options *opt;    /* borrowed */
+	struct sp_resolver *resolver;      /* owned */
+
+	struct view_row *rows;             /* owned, as all below */
+	size_t n_rows, rows_cap;
+	struct view_task *tasks;
+	size_t n_tasks, tasks_cap;
+	struct view_stack *stacks;
+	size_t n_stacks, stacks_cap;
+	uint32_t *stack_frames; /* indexes of frames[] */
+	size_t n_stack_frames, stack_frames_cap;
+	struct view_frame *frames;
+	size_t n_frames, frames_cap;
+	struct view_level *levels;
+	size_t n_levels, levels_cap;
+	struct view_func *funcs;
+	size_t n_funcs, funcs_cap;
+	uint32_t special[8]; /* level of VIEW_TRUNCATED and VIEW_NO_STACK, by kind */
+	size_t max_levels;   /* the longest stack's, with inlined ones */
+
+	uint64_t n_read, n_again;        /* samples read from the spool, by load and by next */
+	uint64_t n_samples, weight;      /* shown: of all rows */
+	uint64_t first_ns, last_ns;      /* of the samples that passed the sample filters */
+	const char *note;                /* what a format has to say about its output, or NULL */
+	bool stopped;                    /* by a signal, before the end */
+
+	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
+	struct sp_intern comms, func_keys;
+	struct view_lane {
+		uint32_t task, event;
+	} *lanes;
+	size_t n_lanes, lanes_cap;
+	uint32_t *thread_task; /* the task that a thread last was, or SP_NONE */
+	size_t n_thread_task;
+	uint32_t *pid_index; /* by spool thread */
+	uint8_t *event_shown;
+};
+
+/* view_deinit is due whatever these return. */
+int view_init(struct view *v, struct sp_spool *spool, const struct view_options *opt,
+	      struct sp_err *err);
+int view_load(struct view *v, struct sp_err *err);
+int view_resolve(struct view *v, struct sp_err *err);
+int view_shape(struct view *v, struct sp_err *err);
+void view_deinit(struct view *v);
+
+/* Each shown sample again, in time order: 1 and *out, 0 at the end. */
+void view_rewind(struct view *v);
+int view_next(struct view *v, struct view_sample *out, struct sp_err *err);
+
+/* The levels of a stack, leaf first, into out[v->max_levels]: indexes of levels[]. Never none: a
+ * stack without frames has the level of VIEW_NO_STACK. */
+size_t view_stack_levels(const struct view *v, uint32_t stack, uint32_t *out);
+
+/* The function of that description (added when new); SP_NOT_FOUND when memory ends. */
+uint32_t view_func_add(struct view *v, const struct view_func *f);
+
+static inline const struct view_func *view_level_func(const struct view *v, uint32_t level)
+{
+	return &v->funcs[v->levels[level].func];
+}
+
+/* What a row counts: samples, or weight with --weight. */
+static inline uint64_t view_value(const struct view *v, const struct view_row *r)
+{
+	return v->opt->by_weight ? r->weight : r->n;
+}
+
+/* All weights are times in ns (and there is at least one event). */
+bool view_weight_is_time(const struct view *v);
+
+/* The spool's module of a frame, or NULL. */
+static inline const struct sp_spool_module *view_module(const struct view *v,
+							const struct sp_spool_frame *f)
+{
+	return f->module == SP_NONE ? NULL : sp_spool_module(v->spool, f->module);
+}
+
+/* Does this sample pass --time, --pid, --tid, --comm and --event? (filter.c) */
+bool view_sample_passes(const struct view *v, const struct sp_spool_sample *s);
+/* TEXT of a filter against a name: a part of it, or a pattern of all of it with * and ?. */
+bool view_match(const char *pattern, const char *name);
+
+/* Base name of a path. */
+const char *view_base(const char *path);
+
+/* The formats: each writes the whole view. */
+struct view_format {
+	const char *name;
+	int (*write)(struct view *v, struct out *o, struct sp_err *err);
+	bool no_names;   /* needs only the spool: v->spool and v->opt are set, nothing is loaded */
+	bool whole_only; /* takes no filter */
+	bool reverse;    /* knows --reverse */
+};
+extern const struct view_format view_formats[];
+const struct view_format *view_format_find(const char *name);
+
+#endif
