@@ -308,8 +308,37 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 	return 0;
 }
 
+static struct cap_pin *pin_find(struct cap_session *s, int32_t tid)
+{
+	uint32_t at = sp_map64_get(&s->pin_of, (uint32_t)tid);
+	return at < s->n_pins && s->pins[at].tid == tid ? &s->pins[at] : NULL;
+}
+
+void cap_attach_pin(struct cap_session *s, int32_t tid)
+{
+	size_t at = 0;
+	if (pin_find(s, tid))
+		return;
+	int fd = cap_sampler_pin(tid);
+	if (fd < 0)
+		return; /* it ended, or descriptors did: it is an improvement only */
+	while (at < s->n_pins && s->pins[at].tid)
+		at++;
+	if ((at == s->n_pins && !SP_PUSH(&s->pins, &s->n_pins, &s->cap_pins)) ||
+	    !sp_map64_put(&s->pin_of, (uint32_t)tid, (uint32_t)at)) {
+		close(fd);
+		return;
+	}
+	s->pins[at] = (struct cap_pin){.tid = tid, .fd = fd};
+}
+
 void cap_attach_ended(struct cap_session *s, int32_t tid)
 {
+	struct cap_pin *pin = pin_find(s, tid);
+	if (pin) {
+		close(pin->fd);
+		*pin = (struct cap_pin){0};
+	}
 	if (sp_map64_get(&s->by_tid, (uint32_t)tid) == SP_NOT_FOUND)
 		return; /* inherited its events: they are not ours to close */
 	for (size_t i = 0; i < s->n_tasks; i++) {
@@ -374,6 +403,11 @@ void cap_attach_deinit(struct cap_session *s)
 	for (size_t i = 0; i < s->n_roots; i++)
 		if (s->roots[i].pidfd >= 0)
 			close(s->roots[i].pidfd);
+	for (size_t i = 0; i < s->n_pins; i++)
+		if (s->pins[i].tid)
+			close(s->pins[i].fd);
+	free(s->pins);
+	sp_map64_deinit(&s->pin_of);
 	free(s->tasks);
 	free(s->births);
 	free(s->roots);

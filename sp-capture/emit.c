@@ -13,6 +13,7 @@
 #define MAPS_MAX (64u << 20)
 #define CMDLINE_MAX (60u << 10)
 #define MAPS_AGAIN_NS UINT64_C(2000000) /* a process's maps at most 500 times a second */
+#define MANY_THREADS 32u /* born in one process: short ones, it seems */
 #define ROUND_NS UINT64_C(1000000000)
 #define ROUND_BYTES (UINT64_C(16) << 20)
 
@@ -455,6 +456,7 @@ static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
 	int32_t ppid = (int32_t)(cap_ring_u64(r, en->pos + 8) >> 32);
 	int32_t tid = (int32_t)cap_ring_u64(r, en->pos + 16);
+	int32_t ptid = (int32_t)(cap_ring_u64(r, en->pos + 16) >> 32);
 	if (pid != ppid && !e->follow)
 		return;
 	cap_stacks_forget(&e->stacks, tid);
@@ -462,8 +464,12 @@ static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct
 		struct cap_proc *q = cap_procs_find(&e->procs, pid);
 		if (q)
 			q->n_threads++;
+		if (q && ++q->n_born == MANY_THREADS && e->on_fork)
+			e->on_fork(e->arg, ptid);
 	} else {
 		cap_procs_fork(&e->procs, pid, ppid);
+		if (e->on_fork)
+			e->on_fork(e->arg, ptid);
 	}
 	pass(e, r, en);
 }

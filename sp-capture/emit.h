@@ -38,6 +38,7 @@ struct cap_emit {
 	void (*on_exit)(void *arg, struct cap_proc *q, uint64_t time_ns);
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
 	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_fork)(void *arg, int32_t ptid); /* a thread made a process */
 	void (*on_thread_exit)(void *arg, int32_t tid);
 	void *arg;
 };

@@ -337,6 +337,17 @@ int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_b
 	return fd;
 }
 
+int cap_sampler_pin(int32_t tid)
+{
+	struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE,
+				    .size = sizeof a,
+				    .config = PERF_COUNT_SW_DUMMY,
+				    .disabled = 1,
+				    .exclude_kernel = 1,
+				    .exclude_hv = 1};
+	return (int)syscall(SYS_perf_event_open, &a, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out)
 {
 	const struct perf_event_attr *a = &s->attr;

@@ -23,6 +23,7 @@ struct cap_range {
 struct cap_proc {
 	int32_t pid;
 	uint32_t exec_count;
+	uint32_t n_born;    /* threads made */
 	uint32_t n_threads; /* alive, as far as the records say */
 	struct cap_range *ranges; /* owned; sorted by start, disjoint */
 	size_t n, cap, last;	  /* last: index of the last hit */

@@ -193,6 +193,11 @@ static void on_thread_exit(void *arg, int32_t tid)
 	cap_attach_ended(arg, tid);
 }
 
+static void on_fork(void *arg, int32_t ptid)
+{
+	cap_attach_pin(arg, ptid);
+}
+
 static int open_rings(struct cap_session *s, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
@@ -398,6 +403,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	s->emit.kernel_frames = s->sampler.kernel_frames;
 	s->emit.follow = o->follow;
 	s->emit.on_thread_exit = on_thread_exit;
+	s->emit.on_fork = on_fork;
 	s->emit.arg = s;
 	return start(s, argv, err);
 }

@@ -49,6 +49,12 @@ struct cap_session {
 	uint64_t *dead_ids;	/* owned; events whose samples are copies */
 	size_t n_dead_ids, cap_dead_ids;
 	size_t n_late, n_ended;
+	struct cap_pin {
+		int32_t tid; /* 0 = free */
+		int fd;
+	} *pins; /* owned: see cap_sampler_pin */
+	size_t n_pins, cap_pins;
+	struct sp_map64 pin_of; /* index by tid, of a pin that may be another's by now */
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns;
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
@@ -66,7 +72,9 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 int cap_attach_threads(struct cap_session *s, struct sp_err *err);
 /* The launched command: events that begin with its exec. */
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
-/* A thread that we opened has ended. */
+/* A thread makes processes: pin its context. */
+void cap_attach_pin(struct cap_session *s, int32_t tid);
+/* A thread that we opened or pinned has ended. */
 void cap_attach_ended(struct cap_session *s, int32_t tid);
 /* Close the events of ended threads that nobody inherits from. */
 void cap_attach_sweep(struct cap_session *s);
