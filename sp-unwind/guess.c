@@ -88,9 +88,12 @@ static enum call call_before(struct uw_walk *k, uint64_t ra, uint64_t *target,
 		return CALL_NONE;
 	if (!(*map)->module)
 		return CALL_UNKNOWN;
-	if (k->arch->machine == EM_AARCH64)
-		return arm64_call(*map, ra, target);
-	return x86_call(*map, ra, target);
+	enum call call = k->arch->machine == EM_AARCH64 ? arm64_call(*map, ra, target)
+							: x86_call(*map, ra, target);
+	/* A signal handler returns to a trampoline that nobody called. */
+	if (call == CALL_NONE && uw_rule_get(k->w, *map, ra - 1).flags & UW_RULE_SIGNAL)
+		return CALL_INDIRECT;
+	return call;
 }
 
 /* --- steps --- */

@@ -1,7 +1,5 @@
 #include "rule.h"
 
-static const struct uw_rule complex_rule = {.kind = UW_RULE_COMPLEX};
-
 /* The two forms of an x86-64 PLT entry's CFA (binutils' elf_x86_64_lazy_plt eh_frame; lld's and
  * binutils' bnd form): sp + 8 + (((pc & 15) >= 11 or 10) << 3). */
 static unsigned plt_limit(const struct cfi_reg *cfa)
@@ -93,6 +91,7 @@ static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row
 {
 	const struct cfi_reg *ra = &row->reg[CFI_SMALL_RA];
 	struct uw_rule r = {.flags = signal ? UW_RULE_SIGNAL : 0};
+	const struct uw_rule complex_rule = {.kind = UW_RULE_COMPLEX, .flags = r.flags};
 	if (ra->rule == CFI_UNDEF || (ra->rule == CFI_UNSPEC && !arch->ra_same_is_live))
 		return (struct uw_rule){.kind = UW_RULE_END};
 	if (row->cfa.rule != CFI_REG && row->cfa.rule != CFI_EXPR)
@@ -176,6 +175,6 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 		return (struct uw_rule){.kind = UW_RULE_BAD};
 	/* Another column than the ABI's: the full walk knows. */
 	if (fde.cie.ra_reg != m->arch->ra)
-		return complex_rule;
+		return (struct uw_rule){.kind = UW_RULE_COMPLEX};
 	return pack(m->arch, &row, fde.cie.signal);
 }
