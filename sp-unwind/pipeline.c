@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 #include "pipeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/stop.h"
 #include "ends.h"
@@ -9,6 +11,7 @@
 #include "pool.h"
 
 #define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
+#define FLUSH_MS 100
 #define ROUND_BYTES (UINT64_C(16) << 20)
 
 struct run {
@@ -23,8 +26,8 @@ struct run {
 	struct sp_ext_joiner *joiner;
 	bool has_machine, has_origin, input_is_site;
 	bool is_live_stream; /* our start record, of this boot */
-	uint64_t round_ns,
-		round_bytes; /* since the last FINISHED_ROUND: its time, bytes after it */
+	uint64_t flushed_ms; /* when the next stage was given what there was */
+	uint64_t round_ns, round_bytes; /* the last FINISHED_ROUND's time, bytes since then */
 };
 
 static const uint8_t *build_id_of(void *ctx, const char *path, uint8_t *len)
@@ -127,14 +130,25 @@ static int add_round(struct run *u, const struct sp_record *rec, struct sp_err *
 	return un_pool_submit(u->pool, err);
 }
 
+static uint64_t coarse_ms(void)
+{
+	struct timespec t = {0};
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Rounds are where a live stream takes breath: what is there goes on to the next stage. perf ends
+ * hundreds a second; not each of them is worth a system call. */
 static int on_round(struct run *u, const struct sp_record *rec, struct sp_err *err)
 {
-	int rc = 0;
-	struct un_batch *b = un_pool_batch(u->pool);
-	b->flush = true;
 	u->round_bytes = 0;
-	rc = add(u, rec, UN_PASS, NULL, NULL, err);
-	return rc == 0 && un_pool_batch(u->pool)->n ? un_pool_submit(u->pool, err) : rc;
+	int rc = add(u, rec, UN_PASS, NULL, NULL, err);
+	uint64_t now = coarse_ms();
+	if (rc < 0 || now - u->flushed_ms < FLUSH_MS)
+		return rc;
+	u->flushed_ms = now;
+	un_pool_batch(u->pool)->flush = true;
+	return un_pool_submit(u->pool, err);
 }
 
 /* --- records --- */
