@@ -1,9 +1,12 @@
 /* callgrind: for kcachegrind, qcachegrind and callgrind_annotate (Valgrind's "Callgrind Format
  * Specification", version 1). Samples are no calls: `calls=` holds the samples that passed through
- * a call. A stack counts once for each caller and callee, however deep a recursion is. */
+ * a call. Its readers take the sum of the calls of a function for its inclusive cost; so that it is
+ * one, a stack adds to the call of each function's outermost frame only, and a function named after
+ * the thread calls the outermost of all. */
 #include <stdlib.h>
 
 #include "formats.h"
+#include "group.h"
 
 #define COSTS 2 /* samples, and the weight of the events */
 
@@ -15,7 +18,6 @@ struct cost {
 struct entry {
 	uint32_t func, line, callee; /* callee SP_NONE: own cost */
 	struct cost cost;
-	size_t stamp; /* of the row that counted it last */
 };
 
 struct callgrind {
@@ -27,6 +29,7 @@ struct callgrind {
 	struct sp_map64 named[2];     /* by string id: its name was written as ob, as fl */
 	struct sp_intern strings;
 	uint8_t *fn_named; /* owned; by function: its name was written */
+	size_t *stamps;    /* owned; by function: the row that counted it last, + 1 */
 };
 
 static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t line, uint32_t callee)
@@ -45,28 +48,35 @@ static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t line,
 	struct entry *e = SP_PUSH(&c->entries, &c->n, &c->cap);
 	if (!e || !sp_map64_put(&c->ids, key, (uint32_t)c->n - 1))
 		return NULL;
-	*e = (struct entry){func, line, callee, {{0}}, SIZE_MAX};
+	*e = (struct entry){func, line, callee, {{0}}};
 	return e;
 }
 
-static bool add_row(struct callgrind *c, size_t row_index, uint32_t *levels)
+static bool add_cost(struct callgrind *c, const struct view_row *row, uint32_t func, uint32_t line,
+		     uint32_t callee)
+{
+	struct entry *e = entry_of(c, func, line, callee);
+	if (!e)
+		return false;
+	e->cost.v[0] += row->n;
+	e->cost.v[1] += row->weight;
+	return true;
+}
+
+static bool add_row(struct callgrind *c, size_t row_index, uint32_t root, uint32_t *levels)
 {
 	const struct view *v = c->v;
 	const struct view_row *row = &v->rows[row_index];
-	size_t n = view_stack_levels(v, row->stack, levels);
-	for (size_t i = 0; i < n; i++) {
+	struct view_level caller = {.func = root};
+	for (size_t i = view_stack_levels(v, row->stack, levels); i-- > 0;) {
 		const struct view_level *l = &v->levels[levels[i]];
-		uint32_t callee = i ? v->levels[levels[i - 1]].func : SP_NONE;
-		struct entry *e = entry_of(c, l->func, l->line, callee);
-		if (!e)
+		bool first = c->stamps[l->func] != row_index + 1;
+		c->stamps[l->func] = row_index + 1;
+		if (first && !add_cost(c, row, caller.func, caller.line, l->func))
 			return false;
-		if (e->stamp == row_index)
-			continue;
-		e->stamp = row_index;
-		e->cost.v[0] += row->n;
-		e->cost.v[1] += row->weight;
+		caller = *l;
 	}
-	return true;
+	return add_cost(c, row, caller.func, caller.line, SP_NONE);
 }
 
 /* "ob=(3) name" the first time, "ob=(3)" then. */
@@ -154,23 +164,48 @@ static void write_head(struct callgrind *c)
 		   (unsigned long long)v->n_samples, (unsigned long long)v->weight);
 }
 
+/* The function that stands for each group of tasks. */
+static uint32_t *add_roots(struct view *v, struct groups *g, struct sp_err *err)
+{
+	enum view_group how = v->opt->group == GROUP_DEFAULT ? GROUP_COMM : v->opt->group;
+	if (groups_init(g, v, how, err) < 0)
+		return NULL;
+	uint32_t *roots = malloc((g->n + 1) * sizeof *roots);
+	for (size_t i = 0; roots && i < g->n; i++) {
+		struct view_func f = {*g->names[i] ? g->names[i] : "[all]", NULL, "", VIEW_GROUP, 0};
+		roots[i] = view_func_add(v, &f);
+		if (roots[i] == SP_NOT_FOUND) {
+			free(roots);
+			roots = NULL;
+		}
+	}
+	return roots;
+}
+
 int format_callgrind(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct callgrind c = {.v = v, .o = o};
+	struct groups groups = {0};
+	uint32_t *roots = add_roots(v, &groups, err);
 	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
 	c.fn_named = calloc(v->n_funcs + 1, 1);
-	bool ok = levels && c.fn_named;
+	c.stamps = calloc(v->n_funcs + 1, sizeof *c.stamps);
+	bool ok = roots && levels && c.fn_named && c.stamps;
 	for (size_t i = 0; ok && i < v->n_rows; i++)
-		ok = !v->rows[i].n || add_row(&c, i, levels);
+		ok = !v->rows[i].n ||
+		     add_row(&c, i, roots[groups.of_task[v->rows[i].task]], levels);
 	if (ok) {
 		if (c.n)
 			qsort(c.entries, c.n, sizeof *c.entries, by_place);
 		write_head(&c);
 		write_entries(&c);
 	}
+	free(roots);
+	groups_deinit(&groups);
 	free(levels);
 	free(c.entries);
 	free(c.fn_named);
+	free(c.stamps);
 	sp_map64_deinit(&c.callers);
 	sp_map64_deinit(&c.ids);
 	for (size_t i = 0; i < 2; i++)

@@ -1,5 +1,5 @@
 /* sp-sym: a spool in, a view of it out (sp-sym.1). */
-#include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,8 +8,10 @@
 
 #include "base/cli.h"
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/stop.h"
 #include "exe.h"
+#include "unnamed.h"
 #include "view.h"
 
 /* What to run on a file that is not a spool; NULL when there is no better idea. */
@@ -82,70 +84,109 @@ static void say_empty(const struct view *v)
 			"'sp-capture --check' says what works here");
 }
 
-static int run(const struct view_options *opt, struct sp_spool *spool)
+/* --require: fails when too few frames have names. */
+static int check_names(const struct view *v, struct sp_err *err)
+{
+	struct unnamed u;
+	if (v->opt->require < 0 || v->opt->format->no_names)
+		return SP_EXIT_OK;
+	int r = unnamed_init(&u, v, err);
+	if (r < 0)
+		return r;
+	double named = unnamed_named_percent(&u);
+	unnamed_deinit(&u);
+	if (named >= v->opt->require)
+		return SP_EXIT_OK;
+	sp_warn("%.2f %% of the frames have names, less than the %g %% required; --format=stats says "
+		"which modules have none", named, v->opt->require);
+	return SP_EXIT_FAILED;
+}
+
+/* Load, name, shape and write; an exit status, or an error. */
+static int show(struct view *v, struct out *out, struct sp_err *err)
+{
+	int r = v->opt->format->no_names ? 0 : fill(v, err);
+	if (r >= 0)
+		r = v->opt->format->write(v, out, err);
+	if (r >= 0)
+		r = out_close(out, err);
+	if (r < 0)
+		return r;
+	if (v->note)
+		sp_note("%s", v->note);
+	say_empty(v);
+	int status = check_names(v, err);
+	if (status == SP_EXIT_OK && sp_stop_level() > 0) {
+		sp_warn("stopped by a signal after %llu samples: the rest is not shown",
+			(unsigned long long)v->n_read);
+		status = SP_EXIT_PARTIAL;
+	}
+	return status;
+}
+
+/* What the spool lacks, and the exit status that says so. */
+static int check_whole(const struct view_options *opt, const struct sp_spool *spool, int status)
+{
+	if (sp_spool_state(spool) == SP_SPOOL_WHOLE)
+		return status;
+	const char *complaint = sp_spool_complaint(spool);
+	sp_warn("%s: %s", !strcmp(opt->input, "-") ? "standard input" : opt->input,
+		*complaint ? complaint : "the spool is not whole");
+	return status == SP_EXIT_OK ? SP_EXIT_PARTIAL : status;
+}
+
+static int run(const struct view_options *opt)
 {
 	struct sp_err err;
 	struct out out;
-	struct view v;
-	int r = view_init(&v, spool, opt, &err);
-	if (r >= 0 && !opt->format->no_names)
-		r = fill(&v, &err);
-	if (r < 0)
-		sp_die(&err, NULL);
+	struct sp_spool *spool;
+	struct view v = {0};
+	char buf[700];
 	if (out_open(&out, opt->output, &err) < 0)
 		sp_die(&err, NULL);
-	r = opt->format->write(&v, &out, &err);
-	if (r < 0) {
+	/* From here on everything is read-only but the folder of the output. */
+	char *dir = out.tmp ? strdup(out.tmp) : NULL;
+	const char *write_dir = dir ? dirname(dir) : NULL;
+	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
+	free(dir);
+	if (sp_spool_open(&spool, opt->input, &err) < 0) {
+		out_discard(&out);
+		sp_die(&err, what_to_run(opt->input, buf, sizeof buf));
+	}
+	int status = view_init(&v, spool, opt, &err);
+	if (status >= 0)
+		status = show(&v, &out, &err);
+	view_deinit(&v);
+	if (status < 0) {
 		out_discard(&out);
 		sp_die(&err, NULL);
 	}
-	if (out_close(&out, &err) < 0)
-		sp_die(&err, NULL);
-	if (v.note)
-		sp_note("%s", v.note);
-	say_empty(&v);
-	int status = r > 0 ? r : SP_EXIT_OK;
-	if (v.stopped || sp_stop_level() > 0) {
-		sp_warn("stopped by a signal after %llu samples: the rest is not shown",
-			(unsigned long long)v.n_read);
-		status = SP_EXIT_PARTIAL;
-	}
-	view_deinit(&v);
+	status = check_whole(opt, spool, status);
+	sp_spool_close(spool);
 	return status;
 }
 
 int main(int argc, char **argv)
 {
 	struct view_options opt;
-	struct sp_err err;
-	struct sp_spool *spool;
 	struct stat st;
-	char buf[700];
+	int status;
 	options_parse(&opt, argc, argv);
-	if (opt.exe) {
-		int status = sym_exe_main(opt.exe, opt.resolver.debug_dirs, opt.resolver.n_debug_dirs,
-					  opt.operands, opt.n_operands);
-		options_deinit(&opt);
-		return status;
-	}
-	bool from_stdin = !strcmp(opt.input, "-");
+	bool from_stdin = !opt.exe && !strcmp(opt.input, "-");
 	if (from_stdin && isatty(STDIN_FILENO))
 		sp_usage_error("name a spool, or pipe one in");
 	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
-	sp_stop_install(piped ? SP_STOP_PIPE : SP_STOP_FIRST);
-	clock_gettime(CLOCK_MONOTONIC, &progress_start);
-	if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
-		opt.resolver.progress = progress;
-	if (sp_spool_open(&spool, opt.input, &err) < 0)
-		sp_die(&err, what_to_run(opt.input, buf, sizeof buf));
-	int status = run(&opt, spool);
-	if (sp_spool_state(spool) != SP_SPOOL_WHOLE) {
-		const char *complaint = sp_spool_complaint(spool);
-		sp_warn("%s: %s", from_stdin ? "standard input" : opt.input,
-			*complaint ? complaint : "the spool is not whole");
-		status = status == SP_EXIT_OK ? SP_EXIT_PARTIAL : status;
+	if (opt.exe) {
+		sp_sandbox_enter(&(struct sp_sandbox){0});
+		status = sym_exe_main(opt.exe, opt.resolver.debug_dirs, opt.resolver.n_debug_dirs,
+				      opt.operands, opt.n_operands);
+	} else {
+		sp_stop_install(piped ? SP_STOP_PIPE : SP_STOP_FIRST);
+		clock_gettime(CLOCK_MONOTONIC, &progress_start);
+		if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
+			opt.resolver.progress = progress;
+		status = run(&opt);
 	}
-	sp_spool_close(spool);
 	options_deinit(&opt);
 	return status;
 }

@@ -143,11 +143,13 @@ static void release(struct out *o)
 	free(o->path);
 	free(o->tmp);
 	sp_buf_deinit(&o->buf);
-	*o = (struct out){.fd = -1};
+	*o = (struct out){.fd = -1}; /* discarding again does nothing */
 }
 
 void out_discard(struct out *o)
 {
+	if (!o->name)
+		return;
 	if (o->fd > STDERR_FILENO)
 		close(o->fd);
 	if (o->tmp)
