@@ -130,7 +130,7 @@
 			places.set(n, i);
 			const fill = kind(n) === TRUNCATED ? "url(#cut)" : colour(n);
 			let s = `<g data-i="${i}"${cls.length ? ` class="${cls.join(" ")}"` : ""}>` +
-				`<rect x="${r.x.toFixed(2)}" y="${y + .5}" width="${Math.max(r.w, .3).toFixed(2)}" height="${ROW - 1}" rx="1.5" fill="${fill}"/>`;
+				`<rect x="${r.x.toFixed(2)}" y="${y + .5}" width="${Math.max(r.w, .3).toFixed(2)}" height="${ROW - 1}"${r.w < 3 ? ' stroke="none"' : ' rx="1.5"'} fill="${fill}"/>`;
 			const room = Math.floor((r.w - 7) / CHAR);
 			if (room >= 2) {
 				const full = name(n);

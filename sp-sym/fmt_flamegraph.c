@@ -52,6 +52,13 @@ static double channel(double n, const struct colour *c)
 	return c->lightness - c->saturation * (c->lightness < other ? c->lightness : other) * least;
 }
 
+static void colour_hex(char buf[8], const struct colour *c)
+{
+	snprintf(buf, 8, "#%02x%02x%02x", (unsigned)(255 * channel(0, c) + 0.5) & 0xff,
+		 (unsigned)(255 * channel(8, c) + 0.5) & 0xff,
+		 (unsigned)(255 * channel(4, c) + 0.5) & 0xff);
+}
+
 /* A colour by kind, with a shade by name (FNV-1a, so that it is the same in every profile). Inlined
  * functions are paler. */
 static void colour_text(char buf[8], const struct view_func *f, bool inlined)
@@ -63,9 +70,7 @@ static void colour_text(char buf[8], const struct view_func *f, bool inlined)
 	struct colour c = kind_colours[f->kind];
 	c.hue += c.spread * ((double)(h % 101) / 50 - 1);
 	c.lightness += 0.05 * ((double)(h / 101 % 101) / 50 - 1) + (inlined ? 0.1 : 0);
-	snprintf(buf, 8, "#%02x%02x%02x", (unsigned)(255 * channel(0, &c) + 0.5) & 0xff,
-		 (unsigned)(255 * channel(8, &c) + 0.5) & 0xff,
-		 (unsigned)(255 * channel(4, &c) + 0.5) & 0xff);
+	colour_hex(buf, &c);
 }
 
 static double percent(uint64_t part, uint64_t whole)
@@ -324,9 +329,8 @@ static void write_tools(struct out *o)
 		   "</select></label><button id=\"turn\">Flame</button>"
 		   "<button id=\"reset\">Whole profile</button><span class=\"legend\">");
 	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-		struct view_func f = {.name = "", .kind = shown[i]};
 		char colour[8];
-		colour_text(colour, &f, false);
+		colour_hex(colour, &kind_colours[shown[i]]);
 		out_printf(o, "<span><i style=\"background:%s\"></i>%s</span>", colour,
 			   kind_names[shown[i]]);
 	}
@@ -355,7 +359,7 @@ int format_flamegraph(struct view *v, struct out *o, struct sp_err *err)
 	int r = write_svg(v, o, err);
 	if (r < 0)
 		return r;
-	out_str(o, "\n</main>\n<footer id=\"detail\" class=\"scripted\" style=\"display:block\">"
+	out_str(o, "\n</main>\n<footer id=\"detail\" class=\"scripted\">"
 		   "</footer>\n<script type=\"application/json\" id=\"data\">\n");
 	r = write_data(v, o, err);
 	if (r < 0)
