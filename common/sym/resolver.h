@@ -44,6 +44,7 @@ struct sp_resolver_options {
 	const char *const *debug_dirs;
 	size_t n_debug_dirs;
 	const char *perf_map_dir; /* NULL: embedded, /proc/PID/root/tmp, /tmp, the spool's folder */
+	const char *spool_dir;    /* where the spool lies; perf maps are sought there too; or NULL */
 	enum { SP_PERF_MAPS_MARKED, SP_PERF_MAPS_NONE, SP_PERF_MAPS_ANY } perf_maps;
 	bool no_inline, no_demangle;
 	unsigned n_workers; /* 0 = all cores */

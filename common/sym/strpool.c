@@ -5,46 +5,12 @@
 
 #include "base/table.h"
 
-#define CHUNK_BYTES (64u << 10)
-
-struct sp_strpool_chunk {
-	struct sp_strpool_chunk *next; /* owned */
-	size_t size;
-	char bytes[];
-};
-
 void sp_strpool_deinit(struct sp_strpool *p)
 {
-	while (p->chunks) {
-		struct sp_strpool_chunk *next = p->chunks->next;
-		free(p->chunks);
-		p->chunks = next;
-	}
+	sp_arena_deinit(&p->bytes);
 	free(p->slots);
 	free(p->hashes);
 	*p = (struct sp_strpool){0};
-}
-
-static char *take(struct sp_strpool *p, size_t n)
-{
-	if (p->left < n) {
-		size_t size = n > CHUNK_BYTES / 4 ? n : CHUNK_BYTES;
-		struct sp_strpool_chunk *c = malloc(sizeof *c + size);
-		if (!c)
-			return NULL;
-		c->size = size;
-		if (size == n && p->chunks) { /* a long string: keep filling the present chunk */
-			c->next = p->chunks->next;
-			p->chunks->next = c;
-			return c->bytes;
-		}
-		c->next = p->chunks;
-		p->chunks = c;
-		p->left = size;
-	}
-	char *at = p->chunks->bytes + (p->chunks->size - p->left);
-	p->left -= n;
-	return at;
 }
 
 static size_t slot_of(const struct sp_strpool *p, const char *s, size_t len, uint64_t hash)
@@ -92,7 +58,7 @@ const char *sp_strpool_add(struct sp_strpool *p, const char *s, size_t len)
 	size_t i = slot_of(p, s, len, hash);
 	if (p->slots[i])
 		return p->slots[i];
-	char *copy = take(p, len + 1);
+	char *copy = sp_arena_take(&p->bytes, len + 1, 1);
 	if (!copy)
 		return NULL;
 	memcpy(copy, s, len);

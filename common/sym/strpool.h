@@ -6,13 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sp_strpool_chunk;
+#include "sym/arena.h"
 
 struct sp_strpool {
-	struct sp_strpool_chunk *chunks; /* owned */
-	size_t left;                     /* free bytes of the first chunk */
-	const char **slots;              /* owned; open addressing */
-	uint64_t *hashes;                /* owned; parallel to slots */
+	struct sp_arena bytes;
+	const char **slots; /* owned; open addressing */
+	uint64_t *hashes;   /* owned; parallel to slots */
 	size_t n, mask;
 };
 

@@ -26,8 +26,7 @@ struct sp_symfile {
 	size_t n_names, names_cap;
 	struct sp_strpool pool;
 	struct sp_buf text;
-	struct sp_name *levels; /* owned: the last answer */
-	size_t levels_cap;
+	struct sp_arena answers;
 	char problem[200];
 };
 
@@ -92,7 +91,7 @@ static int open_all(struct sp_symfile *s, struct sp_err *err)
 		rc = open_symbols(s, err);
 	if (rc >= 0)
 		rc = open_dwarf(s, err);
-	if (rc >= 0 && !s->dwarf && !s->problem[0] && sp_symtab_is_empty(&s->symtab))
+	if (rc >= 0 && !s->problem[0] && sp_symfile_is_empty(s))
 		snprintf(s->problem, sizeof s->problem, "no symbols");
 	return rc;
 }
@@ -146,6 +145,28 @@ int sp_symfile_open_image(struct sp_symfile **out, const void *data, size_t size
 	return symfile_finish(out, s, sp_elf_init(&s->elf, data, size, err), err);
 }
 
+int sp_symfile_open_elf(struct sp_symfile **out, struct sp_elf *elf, const char *path,
+			const struct sp_symfile_options *options, struct sp_err *err)
+{
+	struct sp_symfile *s = symfile_new(path, options);
+	if (!s) {
+		sp_elf_close(elf);
+		return sp_err_nomem(err);
+	}
+	s->elf = *elf;
+	return symfile_finish(out, s, 0, err);
+}
+
+bool sp_symfile_has_dwarf(const struct sp_symfile *s)
+{
+	return s->dwarf != NULL;
+}
+
+bool sp_symfile_is_empty(const struct sp_symfile *s)
+{
+	return !s->dwarf && sp_symtab_is_empty(&s->symtab);
+}
+
 void sp_symfile_close(struct sp_symfile *s)
 {
 	if (!s)
@@ -162,7 +183,7 @@ void sp_symfile_close(struct sp_symfile *s)
 	free(s->names);
 	sp_strpool_deinit(&s->pool);
 	sp_buf_deinit(&s->text);
-	free(s->levels);
+	sp_arena_deinit(&s->answers);
 	free(s->path);
 	free(s);
 }
@@ -222,18 +243,20 @@ int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name 
 	if (!n && !outer)
 		return 0;
 	size_t n_levels = n ? (size_t)n : 1;
-	if (!sp_grow(&s->levels, &s->levels_cap, n_levels, sizeof *s->levels))
+	struct sp_name *levels =
+		sp_arena_take(&s->answers, n_levels * sizeof *levels, _Alignof(struct sp_name));
+	if (!levels)
 		return sp_err_nomem(err);
 	for (size_t i = 0; i < n_levels; i++) {
 		bool last = i + 1 == n_levels;
-		s->levels[i] = (struct sp_name){
+		levels[i] = (struct sp_name){
 			.function = last ? outer : level_name(s, &from[i]),
 			.file = n ? from[i].file : NULL,
 			.line = n ? from[i].line : 0,
 			.inlined = !last,
 		};
 	}
-	*out = s->levels;
+	*out = levels;
 	*func_start = start;
 	return (int)n_levels;
 }

@@ -19,7 +19,14 @@ int sp_symfile_open(struct sp_symfile **out, const char *path,
 /* An image in memory (vdso, embedded file), kept alive by the caller. */
 int sp_symfile_open_image(struct sp_symfile **out, const void *data, size_t size, const char *name,
 			  const struct sp_symfile_options *options, struct sp_err *err);
+/* A file that is open: *elf is the symfile's from here on, also when this fails. */
+int sp_symfile_open_elf(struct sp_symfile **out, struct sp_elf *elf, const char *path,
+			const struct sp_symfile_options *options, struct sp_err *err);
 void sp_symfile_close(struct sp_symfile *s);
+
+/* Whether it has DWARF, its own or a debug file's; whether it has anything at all. */
+bool sp_symfile_has_dwarf(const struct sp_symfile *s);
+bool sp_symfile_is_empty(const struct sp_symfile *s);
 
 const struct sp_elf *sp_symfile_elf(const struct sp_symfile *s);
 

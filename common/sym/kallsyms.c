@@ -1,0 +1,187 @@
+#define _GNU_SOURCE
+#include "sym/kallsyms.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct line {
+	uint64_t addr;
+	const char *name, *module;
+	uint32_t name_len, module_len;
+};
+
+int sp_kallsyms_init(struct sp_kallsyms *k, const uint64_t *needed, size_t n, struct sp_err *err)
+{
+	*k = (struct sp_kallsyms){.needed = needed, .n = n};
+	k->near = calloc(n + 1, sizeof *k->near);
+	if (!k->near)
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < n; i++)
+		k->near[i].above = UINT64_MAX;
+	return 0;
+}
+
+void sp_kallsyms_deinit(struct sp_kallsyms *k)
+{
+	free(k->near);
+	sp_strpool_deinit(&k->pool);
+	*k = (struct sp_kallsyms){0};
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+static const char *skip_space(const char *p, const char *end)
+{
+	while (p < end && is_space(*p))
+		p++;
+	return p;
+}
+
+static const char *skip_word(const char *p, const char *end)
+{
+	while (p < end && !is_space(*p))
+		p++;
+	return p;
+}
+
+/* "ffffffff81000000 T _text" or "… t name\t[module]" */
+static bool parse_line(const char *p, const char *end, struct line *l)
+{
+	*l = (struct line){0};
+	p = skip_space(p, end);
+	const char *from = p;
+	for (; p < end && !is_space(*p); p++) {
+		unsigned c = (unsigned char)*p, low = c | 0x20;
+		unsigned d = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : 16;
+		if (d > 15 || p - from >= 16)
+			return false;
+		l->addr = l->addr << 4 | d;
+	}
+	if (p == from)
+		return false;
+	p = skip_space(p, end);
+	const char *type = p;
+	p = skip_word(p, end);
+	if (p - type != 1 || !strchr("TtWwDdBb", *type))
+		return false;
+	l->name = skip_space(p, end);
+	p = skip_word(l->name, end);
+	if (p == l->name || p - l->name > 1024)
+		return false;
+	l->name_len = (uint32_t)(p - l->name);
+	p = skip_space(p, end);
+	const char *word = skip_word(p, end);
+	if (word - p > 2 && word - p < 256 && p[0] == '[' && word[-1] == ']') {
+		l->module = p + 1;
+		l->module_len = (uint32_t)(word - p - 2);
+	}
+	return true;
+}
+
+static bool is_name(const struct line *l, const char *name)
+{
+	return strlen(name) == l->name_len && !memcmp(l->name, name, l->name_len);
+}
+
+static bool is_local_label(const struct line *l)
+{
+	return l->name[0] == '$' ||
+	       (l->name_len >= 2 && (!memcmp(l->name, ".L", 2) || !memcmp(l->name, "L0", 2)));
+}
+
+/* Index of the first needed address that is >= addr. */
+static size_t first_from(const struct sp_kallsyms *k, uint64_t addr)
+{
+	size_t lo = 0, hi = k->n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (k->needed[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* A symbol is first of all a neighbour of two needed addresses: the best one below the first at or
+ * above it, the best one above the last below it. Sweeps give the rest theirs. */
+static void take(struct sp_kallsyms *k, const struct line *l)
+{
+	size_t i = first_from(k, l->addr);
+	if (i < k->n && l->addr >= k->near[i].start) {
+		struct sp_kallsyms_near *near = &k->near[i];
+		near->start = l->addr;
+		near->name = l->name;
+		near->name_len = l->name_len;
+		near->module = l->module;
+		near->module_len = l->module_len;
+	}
+	if (i > 0 && l->addr < k->near[i - 1].above)
+		k->near[i - 1].above = l->addr;
+}
+
+static int sweep(struct sp_kallsyms *k, struct sp_err *err)
+{
+	for (size_t i = 0; i < k->n; i++) {
+		struct sp_kallsyms_near *near = &k->near[i];
+		if (i > 0 && near->start < near[-1].start) {
+			near->start = near[-1].start;
+			near->name = near[-1].name;
+			near->name_len = near[-1].name_len;
+			near->module = near[-1].module;
+			near->module_len = near[-1].module_len;
+			continue;
+		}
+		if (!near->name)
+			continue;
+		near->name = sp_strpool_add(&k->pool, near->name, near->name_len);
+		if (near->module)
+			near->module = sp_strpool_add(&k->pool, near->module, near->module_len);
+		if (!near->name)
+			return sp_err_nomem(err);
+	}
+	for (size_t i = k->n; i-- > 1;)
+		if (k->near[i].above < k->near[i - 1].above)
+			k->near[i - 1].above = k->near[i].above;
+	return 0;
+}
+
+/* Whether the text says where the core's code begins. */
+static bool has_text_start(const char *text, size_t size)
+{
+	return memmem(text, size, " _text\n", 7) || memmem(text, size, " _stext\n", 8);
+}
+
+int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err)
+{
+	const char *end = size ? text + size : text;
+	bool in_core = !size || !has_text_start(text, size);
+	for (const char *p = text, *next; p < end; p = next) {
+		const char *eol = memchr(p, '\n', (size_t)(end - p));
+		next = eol ? eol + 1 : end;
+		struct line l;
+		if (!parse_line(p, eol ? eol : end, &l) || !l.addr || is_local_label(&l))
+			continue;
+		in_core |= is_name(&l, "_text") || is_name(&l, "_stext");
+		if (!l.module && !in_core)
+			continue;
+		k->n_symbols++;
+		take(k, &l);
+	}
+	return sweep(k, err);
+}
+
+bool sp_kallsyms_find(const struct sp_kallsyms *k, uint64_t addr, struct sp_kernel_symbol *out)
+{
+	size_t i = first_from(k, addr);
+	if (i == k->n || k->needed[i] != addr || !k->near[i].name)
+		return false;
+	const struct sp_kallsyms_near *near = &k->near[i];
+	if (near->above == UINT64_MAX && addr - near->start >= SP_KALLSYMS_REACH)
+		return false;
+	*out = (struct sp_kernel_symbol){near->name, near->module, near->start};
+	return true;
+}

@@ -1,0 +1,552 @@
+#include "sym/resolver.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "sym/resolver_impl.h"
+#include "sym/runtime.h"
+
+#define QUEUED (SP_NOT_FOUND - 1) /* in known: added, not resolved yet */
+#define MAX_WORKERS 64
+
+/* What is known of a frame without looking anywhere. */
+enum kind { KIND_TRUNCATED, KIND_KERNEL, KIND_FILE, KIND_JIT };
+
+static bool is_same_boot(const struct sp_spool *spool)
+{
+	const char *recorded = sp_spool_info(spool)->boot_id;
+	struct sp_buf b = {0};
+	bool same = false;
+	if (recorded && *recorded &&
+	    sp_file_read("/proc/sys/kernel/random/boot_id", 256, &b, NULL) >= 0) {
+		while (b.len && b.data[b.len - 1] == '\n')
+			b.len--;
+		same = strlen(recorded) == b.len && !memcmp(recorded, b.data, b.len);
+	}
+	sp_buf_deinit(&b);
+	return same;
+}
+
+/* Memory of which a process's own code is made: what has these names is no file. */
+static bool is_code_memory(const char *path)
+{
+	static const char *const prefixes[] = {"//anon", "[anon", "[heap]", "[stack", "/dev/zero",
+					       "/anon_hugepage", "/SYSV"};
+	if (!path || !*path)
+		return true;
+	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+		if (!strncmp(path, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+/* Runtimes that map their code twice use memfds; but a memfd may hold an ELF file too. */
+static bool is_memfd(const char *path)
+{
+	return path && !strncmp(path, "/memfd:", 7);
+}
+
+static const char *shown_base(struct sp_resolver *r, const struct sp_spool_module *m)
+{
+	if (m->is_kernel)
+		return "[kernel]";
+	if (!m->path || !*m->path || !strncmp(m->path, "//anon", 6))
+		return "[anon]";
+	size_t len;
+	const char *base = res_base_name(m->path, &len);
+	if (is_memfd(m->path)) {
+		base = m->path + 1;
+		len = strcspn(base, " ");
+	}
+	struct sp_buf b = {0};
+	sp_utf8_clean(&b, base, len);
+	const char *out = b.failed ? NULL : sp_strpool_add(&r->names, (const char *)b.data, b.len);
+	sp_buf_deinit(&b);
+	return out;
+}
+
+static bool add_files(struct sp_resolver *r)
+{
+	size_t n = sp_spool_n_modules(r->spool);
+	struct sp_map64 by_number = {0};
+	r->file_of = calloc(n + 1, sizeof *r->file_of);
+	bool ok = r->file_of != NULL;
+	for (uint32_t i = 0; ok && i < n; i++) {
+		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
+		uint32_t at = sp_map64_get(&by_number, m->file);
+		if (at == SP_NOT_FOUND) {
+			struct res_file *f = SP_PUSH(&r->files, &r->n_files, &r->files_cap);
+			at = (uint32_t)r->n_files - 1;
+			ok = f && sp_map64_put(&by_number, m->file, at);
+			if (f) {
+				f->module = i;
+				f->base = shown_base(r, m);
+				f->is_python = m->path && sp_is_python_module(m->path);
+				ok = ok && f->base;
+			}
+		}
+		r->file_of[i] = at;
+	}
+	sp_map64_deinit(&by_number);
+	return ok;
+}
+
+int sp_resolver_new(struct sp_resolver **out, struct sp_spool *spool,
+		    const struct sp_resolver_options *options, struct sp_err *err)
+{
+	struct sp_resolver *r = calloc(1, sizeof *r);
+	if (!r)
+		return sp_err_nomem(err);
+	r->spool = spool;
+	if (options)
+		r->options = *options;
+	r->same_boot = is_same_boot(spool);
+	if (!add_files(r)) {
+		sp_resolver_free(r);
+		return sp_err_nomem(err);
+	}
+	*out = r;
+	return 0;
+}
+
+void sp_resolver_free(struct sp_resolver *r)
+{
+	if (!r)
+		return;
+	for (size_t i = 0; i < r->n_files; i++)
+		sp_symfile_close(r->files[i].symfile);
+	free(r->files);
+	free(r->file_of);
+	for (size_t i = 0; i < r->n_jits; i++) {
+		sp_jitmap_deinit(&r->jits[i]->map);
+		free(r->jits[i]);
+	}
+	free(r->jits);
+	sp_map64_deinit(&r->jit_of);
+	sp_kallsyms_deinit(&r->kallsyms);
+	free(r->asks);
+	sp_map64_deinit(&r->known);
+	free(r->results);
+	sp_arena_deinit(&r->memory);
+	sp_strpool_deinit(&r->names);
+	sp_map64_deinit(&r->seen);
+	free(r->shown);
+	sp_buf_deinit(&r->text);
+	free(r);
+}
+
+static const struct sp_spool_module *module_of(const struct sp_resolver *r,
+					       const struct sp_spool_frame *f)
+{
+	return f->module < sp_spool_n_modules(r->spool) ? sp_spool_module(r->spool, f->module) : NULL;
+}
+
+static enum kind kind_of(const struct sp_resolver *r, const struct sp_spool_frame *f)
+{
+	if (f->mode == SP_FRAME_TRUNCATED)
+		return KIND_TRUNCATED;
+	if (f->mode == SP_FRAME_KERNEL)
+		return KIND_KERNEL;
+	const struct sp_spool_module *m = module_of(r, f);
+	return m && !m->is_anon && !is_code_memory(m->path) ? KIND_FILE : KIND_JIT;
+}
+
+/* Files are the same for all processes; code made at run time is each process's own. */
+static uint64_t key_of(const struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f)
+{
+	enum kind kind = kind_of(r, f);
+	const struct sp_spool_module *m = module_of(r, f);
+	bool own = kind == KIND_JIT || (kind == KIND_FILE && m && is_memfd(m->path));
+	return (own ? (uint64_t)(uint32_t)pid << 32 : 0) | f->frame_id;
+}
+
+/* The resolver's own copy of a string of a symfile, found again by its address. */
+static const char *intern(struct sp_resolver *r, const char *s)
+{
+	uint32_t at = sp_map64_get(&r->seen, (uintptr_t)s);
+	if (at != SP_NOT_FOUND)
+		return r->shown[at];
+	const char *own = sp_strpool_add(&r->names, s, strlen(s));
+	const char **slot = own ? SP_PUSH(&r->shown, &r->n_shown, &r->shown_cap) : NULL;
+	if (slot) {
+		*slot = own;
+		sp_map64_put(&r->seen, (uintptr_t)s, (uint32_t)r->n_shown - 1);
+	}
+	return own;
+}
+
+static struct sp_names *new_names(struct sp_resolver *r, size_t n_levels, struct sp_name **levels)
+{
+	struct sp_names *names =
+		sp_arena_take(&r->memory, sizeof *names, _Alignof(struct sp_names));
+	*levels = sp_arena_take(&r->memory, n_levels * sizeof **levels, _Alignof(struct sp_name));
+	if (!names || !*levels)
+		return NULL;
+	memset(*levels, 0, n_levels * sizeof **levels);
+	*names = (struct sp_names){.levels = *levels, .n_levels = (uint32_t)n_levels};
+	return names;
+}
+
+static struct sp_names *one_name(struct sp_resolver *r, const char *function, const char *module,
+				 enum sp_origin origin)
+{
+	struct sp_name *level;
+	struct sp_names *names = function && module ? new_names(r, 1, &level) : NULL;
+	if (!names)
+		return NULL;
+	level->function = function;
+	names->module = module;
+	names->origin = origin;
+	return names;
+}
+
+/* "[libfoo.so+0x1234]": the offset is the file's, or for the kernel the address. */
+static const char *address_text(struct sp_resolver *r, const char *module, uint64_t at)
+{
+	r->text.len = 0;
+	size_t len = strlen(module);
+	bool bracketed = len > 2 && module[0] == '[' && module[len - 1] == ']';
+	sp_buf_printf(&r->text, "[%.*s+0x%" PRIx64 "]", (int)(bracketed ? len - 2 : len),
+		      bracketed ? module + 1 : module, at);
+	return r->text.failed
+		       ? NULL
+		       : sp_strpool_add(&r->names, (const char *)r->text.data, r->text.len);
+}
+
+static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_found *found,
+				  uint64_t avma, const char *module)
+{
+	struct sp_names *names = one_name(r, intern(r, found->name), module, SP_ORIGIN_PERF_MAP);
+	if (!names)
+		return NULL;
+	names->flags = SP_NAME_JIT;
+	names->function_offset = avma - found->start;
+	struct sp_name level = names->levels[0];
+	const char *function, *file;
+	size_t function_len, file_len;
+	if (sp_python_name(found->name, &function, &function_len, &file, &file_len)) {
+		names->flags |= SP_NAME_PYTHON;
+		level.function = sp_strpool_add(&r->names, function, function_len);
+		level.file = file_len ? sp_strpool_add(&r->names, file, file_len) : NULL;
+		if (!level.function)
+			return NULL;
+	} else if (found->file && *found->file) {
+		level.file = intern(r, found->file);
+		level.line = found->line;
+	}
+	struct sp_name *own = sp_arena_take(&r->memory, sizeof *own, _Alignof(struct sp_name));
+	if (!own)
+		return NULL;
+	*own = level;
+	names->levels = own;
+	return names;
+}
+
+/* A frame outside of files: 1 and *out, or 0 when no map of the process has it. */
+static int find_jit(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+		    const char *module, struct sp_names **out, struct sp_err *err)
+{
+	struct sp_jit_found found;
+	int rc = res_jit_find(r, pid, f->abs_ip, &found, err);
+	if (rc <= 0)
+		return rc;
+	*out = jit_names(r, &found, f->abs_ip, module);
+	return *out ? 1 : sp_err_nomem(err);
+}
+
+static int finish_kernel(struct sp_resolver *r, const struct sp_spool_frame *f,
+			 struct sp_names **out, struct sp_err *err)
+{
+	struct sp_kernel_symbol symbol;
+	int rc = res_kernel_read(r, err);
+	if (rc < 0)
+		return rc;
+	if (!sp_kallsyms_find(&r->kallsyms, f->abs_ip, &symbol)) {
+		*out = one_name(r, address_text(r, "kernel", f->abs_ip), "[kernel]",
+				SP_ORIGIN_ADDRESS);
+		return *out ? 0 : sp_err_nomem(err);
+	}
+	const char *module = "[kernel]";
+	if (symbol.module) {
+		r->text.len = 0;
+		sp_buf_printf(&r->text, "[%s]", symbol.module);
+		module = r->text.failed ? NULL
+					: sp_strpool_add(&r->names, (const char *)r->text.data,
+							 r->text.len);
+	}
+	*out = one_name(r, intern(r, symbol.name), module, SP_ORIGIN_KERNEL);
+	if (!*out)
+		return sp_err_nomem(err);
+	(*out)->function_offset = f->abs_ip - symbol.start;
+	return 0;
+}
+
+/* From the symfile's answer, whose strings are the symfile's. */
+static int finish_file(struct sp_resolver *r, const struct res_ask *a, struct sp_names **out,
+		       struct sp_err *err)
+{
+	const struct res_file *f = &r->files[a->file];
+	const struct sp_spool_module *m = module_of(r, &a->frame);
+	bool named = a->n_levels && a->levels[a->n_levels - 1].function;
+	if (!named && m && is_memfd(m->path)) {
+		int rc = find_jit(r, a->pid, &a->frame, f->base, out, err);
+		if (rc != 0)
+			return rc;
+	}
+	size_t n = a->n_levels ? a->n_levels : 1;
+	struct sp_name *levels;
+	struct sp_names *names = new_names(r, n, &levels);
+	if (!names)
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < a->n_levels; i++) {
+		levels[i] = a->levels[i];
+		if (levels[i].file && !(levels[i].file = intern(r, levels[i].file)))
+			return sp_err_nomem(err);
+		if (levels[i].function)
+			levels[i].function = intern(r, levels[i].function);
+		else if (i + 1 < n) /* an inline call that says nothing of itself */
+			levels[i].function = "[inlined]";
+		else
+			levels[i].function = address_text(r, f->base, a->frame.rel_ip);
+		if (!levels[i].function)
+			return sp_err_nomem(err);
+	}
+	if (!a->n_levels && !(levels[0].function = address_text(r, f->base, a->frame.rel_ip)))
+		return sp_err_nomem(err);
+	names->module = f->base;
+	names->origin = named ? SP_ORIGIN_ELF : SP_ORIGIN_ADDRESS;
+	names->function_offset = named ? a->func_offset : 0;
+	names->flags = f->is_python ? SP_NAME_PYTHON_RUNTIME | SP_NAME_HIDDEN_DEFAULT : 0;
+	*out = names;
+	return 0;
+}
+
+static int finish(struct sp_resolver *r, const struct res_ask *a, struct sp_err *err)
+{
+	struct sp_names *names = NULL;
+	const struct sp_spool_module *m = module_of(r, &a->frame);
+	const char *base = m ? r->files[r->file_of[a->frame.module]].base : "[unknown]";
+	int rc = 0;
+	switch (kind_of(r, &a->frame)) {
+	case KIND_TRUNCATED:
+		names = one_name(r, "[truncated]", "[unknown]", SP_ORIGIN_ADDRESS);
+		if (names)
+			names->flags = SP_NAME_TRUNCATED;
+		break;
+	case KIND_KERNEL:
+		rc = finish_kernel(r, &a->frame, &names, err);
+		break;
+	case KIND_FILE:
+		rc = finish_file(r, a, &names, err);
+		break;
+	case KIND_JIT:
+		rc = find_jit(r, a->pid, &a->frame, base, &names, err);
+		if (rc == 0)
+			names = one_name(r, "[unknown]", base, SP_ORIGIN_ADDRESS);
+		break;
+	}
+	if (rc < 0)
+		return rc;
+	struct sp_names **slot = names ? SP_PUSH(&r->results, &r->n_results, &r->results_cap) : NULL;
+	if (!slot || !sp_map64_put(&r->known, a->key, (uint32_t)r->n_results - 1))
+		return sp_err_nomem(err);
+	*slot = names;
+	return 0;
+}
+
+static struct res_ask make_ask(const struct sp_resolver *r, int32_t pid,
+			       const struct sp_spool_frame *f)
+{
+	struct res_ask a = {.key = key_of(r, pid, f), .frame = *f, .pid = pid, .file = UINT32_MAX};
+	if (kind_of(r, f) == KIND_FILE)
+		a.file = r->file_of[f->module];
+	return a;
+}
+
+int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+		    struct sp_err *err)
+{
+	uint64_t key = key_of(r, pid, f);
+	if (sp_map64_get(&r->known, key) != SP_NOT_FOUND)
+		return 0;
+	struct res_ask *a = SP_PUSH(&r->asks, &r->n_asks, &r->asks_cap);
+	if (!a || !sp_map64_put(&r->known, key, QUEUED))
+		return sp_err_nomem(err);
+	*a = make_ask(r, pid, f);
+	return 0;
+}
+
+/* What the workers share: files in an order, the next one to take. */
+struct work {
+	struct sp_resolver *r;
+	uint32_t *order; /* files that are asked, the most asked first */
+	size_t n;
+	atomic_size_t next;
+	pthread_mutex_t lock; /* of done, and around the progress call */
+	size_t done;
+	int rc;
+	struct sp_err err;
+};
+
+static void report(struct work *w, size_t done)
+{
+	const struct sp_resolver_options *o = &w->r->options;
+	pthread_mutex_lock(&w->lock);
+	w->done += done;
+	if (o->progress)
+		o->progress(o->progress_ctx, w->done, w->r->n_asks);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void work_on_file(struct work *w, struct res_file *f)
+{
+	size_t reported = 0;
+	for (size_t i = 0; i < f->n_asks; i++) {
+		struct sp_err err;
+		int rc = res_file_ask(w->r, f, &w->r->asks[f->first_ask + i], &err);
+		if (rc == SP_ERR_NOMEM) {
+			pthread_mutex_lock(&w->lock);
+			w->rc = rc;
+			w->err = err;
+			pthread_mutex_unlock(&w->lock);
+			return;
+		}
+		if (i - reported >= 512) {
+			report(w, i - reported);
+			reported = i;
+		}
+	}
+	report(w, f->n_asks - reported);
+}
+
+static void *worker(void *arg)
+{
+	struct work *w = arg;
+	for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->n;)
+		work_on_file(w, &w->r->files[w->order[i]]);
+	return NULL;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct res_ask *x = a, *y = b;
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->frame.rel_ip != y->frame.rel_ip)
+		return x->frame.rel_ip < y->frame.rel_ip ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+struct weight {
+	size_t n_asks;
+	uint32_t file;
+};
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct weight *x = a, *y = b;
+	if (x->n_asks != y->n_asks)
+		return x->n_asks > y->n_asks ? -1 : 1;
+	return x->file < y->file ? -1 : x->file > y->file;
+}
+
+/* Sorts the asks by file and address, and lists the files that have some. */
+static bool plan(struct sp_resolver *r, struct work *w)
+{
+	qsort(r->asks, r->n_asks, sizeof *r->asks, by_place);
+	for (size_t i = 0; i < r->n_files; i++)
+		r->files[i].n_asks = 0;
+	for (size_t i = 0; i < r->n_asks; i++) {
+		if (r->asks[i].file == UINT32_MAX)
+			continue;
+		struct res_file *f = &r->files[r->asks[i].file];
+		if (!f->n_asks++)
+			f->first_ask = i;
+	}
+	struct weight *weights = calloc(r->n_files + 1, sizeof *weights);
+	w->order = calloc(r->n_files + 1, sizeof *w->order);
+	for (uint32_t i = 0; weights && i < r->n_files; i++)
+		if (r->files[i].n_asks)
+			weights[w->n++] = (struct weight){r->files[i].n_asks, i};
+	if (weights && w->n)
+		qsort(weights, w->n, sizeof *weights, by_weight);
+	for (size_t i = 0; weights && w->order && i < w->n; i++)
+		w->order[i] = weights[i].file;
+	bool ok = weights && w->order;
+	free(weights);
+	return ok;
+}
+
+static void run_workers(struct work *w)
+{
+	pthread_t threads[MAX_WORKERS];
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t want = w->r->options.n_workers ? w->r->options.n_workers
+					      : (size_t)(cpus > 0 ? cpus : 1);
+	want = want < w->n ? want : w->n;
+	want = want < MAX_WORKERS ? want : MAX_WORKERS;
+	size_t n = 0;
+	/* This thread is one of them, so that it also goes on when no other can be had. */
+	while (n + 1 < want && pthread_create(&threads[n], NULL, worker, w) == 0)
+		n++;
+	worker(w);
+	for (size_t i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+}
+
+int sp_resolver_run(struct sp_resolver *r, struct sp_err *err)
+{
+	if (!r->n_asks)
+		return 0;
+	struct work w = {.r = r, .lock = PTHREAD_MUTEX_INITIALIZER};
+	if (!plan(r, &w)) {
+		free(w.order);
+		return sp_err_nomem(err);
+	}
+	run_workers(&w);
+	free(w.order);
+	if (w.rc < 0)
+		return sp_err_nomem(err);
+	/* In the order of the asks, whoever found what first: results never depend on threads. */
+	int rc = 0;
+	for (size_t i = 0; rc >= 0 && i < r->n_asks; i++)
+		rc = finish(r, &r->asks[i], err);
+	r->n_asks = 0;
+	return rc;
+}
+
+const struct sp_names *sp_resolver_get(struct sp_resolver *r, int32_t pid,
+				       const struct sp_spool_frame *f)
+{
+	uint64_t key = key_of(r, pid, f);
+	uint32_t at = sp_map64_get(&r->known, key);
+	if (at == SP_NOT_FOUND || at == QUEUED) {
+		struct res_ask a = make_ask(r, pid, f);
+		struct sp_err err;
+		if (a.file != UINT32_MAX && res_file_ask(r, &r->files[a.file], &a, &err) < 0)
+			a.n_levels = 0;
+		if (finish(r, &a, &err) < 0)
+			return NULL;
+		at = sp_map64_get(&r->known, key);
+	}
+	return r->results[at];
+}
+
+const char *sp_resolver_module_problem(struct sp_resolver *r, uint32_t module)
+{
+	if (module >= sp_spool_n_modules(r->spool))
+		return NULL;
+	if (sp_spool_module(r->spool, module)->is_kernel)
+		return r->kernel_problem[0] ? r->kernel_problem : NULL;
+	const struct res_file *f = &r->files[r->file_of[module]];
+	if (!f->tried)
+		return NULL;
+	if (!f->symfile)
+		return f->problem[0] ? f->problem : NULL;
+	return sp_symfile_problem(f->symfile);
+}

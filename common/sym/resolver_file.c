@@ -1,0 +1,192 @@
+/* From a module of a spool to the symbols of its file: embedded, else found by its identity. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "elf/find.h"
+#include "sym/resolver_impl.h"
+
+#define OBJECT_FILE 1 /* stream.md: embedded object kinds */
+#define VDSO_MAX (256u << 10)
+
+static const char deleted[] = " (deleted)";
+
+const char *res_base_name(const char *path, size_t *len)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash && slash[1] ? slash + 1 : path;
+	size_t n = strlen(base), mark = sizeof deleted - 1;
+	if (n > mark && !strcmp(base + n - mark, deleted))
+		n -= mark;
+	*len = n;
+	return base;
+}
+
+static struct sp_build_id build_id(const uint8_t *bytes, uint8_t len)
+{
+	struct sp_build_id id = {0};
+	if (bytes && len && len <= SP_BUILD_ID_MAX) {
+		id.len = len;
+		memcpy(id.bytes, bytes, len);
+	}
+	return id;
+}
+
+/* By build-id, else device and inode, else path, process and range. */
+static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_module *m)
+{
+	if (o->kind != OBJECT_FILE || !o->data || !o->size)
+		return false;
+	if (o->build_id_len && m->build_id_len)
+		return o->build_id_len == m->build_id_len &&
+		       !memcmp(o->build_id, m->build_id, o->build_id_len);
+	if (o->inode && m->inode)
+		return o->inode == m->inode && o->dev_major == m->dev_major &&
+		       o->dev_minor == m->dev_minor;
+	if (!o->path || !m->path || strcmp(o->path, m->path) != 0)
+		return false;
+	return (o->pid <= 0 || o->pid == m->pid) &&
+	       (!o->end || (o->start < m->end && m->start < o->end));
+}
+
+static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
+{
+	return (struct sp_symfile_options){
+		.debug_dirs = r->options.debug_dirs,
+		.n_debug_dirs = r->options.n_debug_dirs,
+		.no_inline = r->options.no_inline,
+		.no_demangle = r->options.no_demangle,
+	};
+}
+
+static int open_embedded(struct sp_resolver *r, const struct sp_spool_module *m,
+			 struct sp_symfile **out, struct sp_err *err)
+{
+	for (size_t i = 0; i < sp_spool_n_objects(r->spool); i++) {
+		const struct sp_spool_object *o = sp_spool_object(r->spool, i);
+		if (!is_of_module(o, m))
+			continue;
+		struct sp_symfile_options options = symfile_options(r);
+		int rc = sp_symfile_open_image(out, o->data, o->size, m->path, &options, err);
+		if (rc == SP_ERR_NOMEM || rc >= 0)
+			return rc < 0 ? rc : 1;
+	}
+	return 0;
+}
+
+/* The vdso is the same in all processes of a boot (but for 32-bit ones). */
+static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
+			 struct sp_symfile **out, struct sp_err *err)
+{
+	const void *image = (const void *)getauxval(AT_SYSINFO_EHDR); /* NOLINT: an address */
+	size_t size = (size_t)(m->end - m->start);
+	if (!r->same_boot || !image || strcmp(m->path, "[vdso]") != 0 || !size || size > VDSO_MAX)
+		return 0;
+	struct sp_symfile_options options = symfile_options(r);
+	/* Its sections lie within its pages; how many those are is not said anywhere. */
+	size = size < 8192 ? size : 8192;
+	int rc = sp_symfile_open_image(out, image, size, m->path, &options, err);
+	if (rc < 0)
+		return rc == SP_ERR_NOMEM ? rc : 0;
+	struct sp_build_id want = build_id(m->build_id, m->build_id_len);
+	if (want.len && !sp_build_id_equal(&want, &sp_symfile_elf(*out)->build_id)) {
+		sp_symfile_close(*out);
+		*out = NULL;
+		return 0;
+	}
+	return 1;
+}
+
+static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp_spool_module *m,
+		      struct sp_symfile **out, struct sp_err *err)
+{
+	struct sp_find_options fo = {.path_maps = r->options.path_maps,
+				     .n_path_maps = r->options.n_path_maps,
+				     .symfs = r->options.symfs};
+	struct sp_file_query q = {.path = m->path,
+				  .maj = m->dev_major,
+				  .min = m->dev_minor,
+				  .ino = m->inode,
+				  .build_id = build_id(m->build_id, m->build_id_len),
+				  .live_pid = res_is_live(r, m->pid) ? m->pid : -1,
+				  .start = m->start,
+				  .end = m->end,
+				  .foff = m->file_offset};
+	struct sp_elf elf;
+	int rc = sp_find_elf(&elf, &fo, &q, f->problem, err);
+	if (rc < 0)
+		return rc;
+	if (rc != SP_FOUND && rc != SP_FOUND_BY_PATH)
+		return 0;
+	f->image_foff = sp_elf_image_foff(&elf);
+	/* Debug files lie where the file lies, which is not /proc/PID/map_files. */
+	bool by_proc = elf.path && !strncmp(elf.path, "/proc/", 6);
+	char path[4096];
+	snprintf(path, sizeof path, "%s", elf.path && !by_proc ? elf.path : m->path);
+	struct sp_symfile_options options = symfile_options(r);
+	rc = sp_symfile_open_elf(out, &elf, path, &options, err);
+	return rc < 0 ? rc : 1;
+}
+
+static int open_symbols(struct sp_resolver *r, struct res_file *f, struct sp_err *err)
+{
+	const struct sp_spool_module *m = sp_spool_module(r->spool, f->module);
+	struct sp_symfile *embedded = NULL, *found = NULL;
+	if (!m->path || !*m->path) {
+		snprintf(f->problem, sizeof f->problem, "the recording has no path");
+		return 0;
+	}
+	int rc = open_embedded(r, m, &embedded, err);
+	if (rc == 0)
+		rc = open_own_vdso(r, m, &embedded, err);
+	if (rc < 0)
+		return rc;
+	/* What is embedded may be symbols only: the identified file tells more. */
+	bool is_special = m->path[0] == '[';
+	if (!is_special && (!embedded || !sp_symfile_has_dwarf(embedded))) {
+		rc = open_found(r, f, m, &found, err);
+		if (rc < 0) {
+			sp_symfile_close(embedded);
+			return rc;
+		}
+	}
+	bool use_found = found && (!embedded || sp_symfile_has_dwarf(found));
+	f->symfile = use_found ? found : embedded;
+	sp_symfile_close(use_found ? embedded : found);
+	if (!use_found)
+		f->image_foff = 0;
+	if (!f->symfile && !f->problem[0])
+		snprintf(f->problem, sizeof f->problem, "file not found");
+	return 0;
+}
+
+int res_file_open(struct sp_resolver *r, struct res_file *f, struct sp_err *err)
+{
+	if (f->tried)
+		return 0;
+	f->tried = true;
+	struct sp_err why;
+	int rc = open_symbols(r, f, &why);
+	if (rc >= 0)
+		return 0;
+	if (rc == SP_ERR_NOMEM)
+		return sp_err_nomem(err);
+	snprintf(f->problem, sizeof f->problem, "%.199s", why.msg);
+	return 0;
+}
+
+int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, struct sp_err *err)
+{
+	int rc = res_file_open(r, f, err);
+	uint64_t svma, start;
+	if (rc < 0 || !f->symfile || a->frame.rel_ip < f->image_foff ||
+	    !sp_elf_foff_to_svma(sp_symfile_elf(f->symfile), a->frame.rel_ip - f->image_foff, &svma))
+		return rc;
+	rc = sp_symfile_lookup(f->symfile, svma, &a->levels, &start, err);
+	if (rc <= 0)
+		return rc;
+	a->n_levels = (uint32_t)rc;
+	a->func_offset = svma - start;
+	return 0;
+}
