@@ -1,0 +1,46 @@
+# bash completion for sp-sym                               -*- shell-script -*-
+
+_sp_sym() {
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+	# readline splits words at "=": --symfs = DIR
+	[[ $cur == "=" ]] && cur=
+	[[ $prev == "=" && COMP_CWORD -ge 2 ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
+	local words=
+	compopt -o filenames 2>/dev/null
+	case $prev in
+	-f | --format) words="top tree text raw folded flamegraph json pprof firefox speedscope callgrind stats stats-json" ;;
+	-g | --group) words="none process thread comm pool" ;;
+	-w | --weight) words="samples weight" ;;
+	--sort) words="self total" ;;
+	--perf-maps) words="marked none any" ;;
+	--stats) words=json ;;
+	-o | --output | --exe)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
+	--symfs | --debug-dir | --path-map | --perf-map-dir)
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		return
+		;;
+	--time | -p | --pid | -t | --tid | --comm | -e | --event | --module | --function | -m | --min-percent | \
+		-d | --depth | -n | --limit | --width | --require | -j | --jobs)
+		return
+		;;
+	esac
+	if [[ $words ]]; then
+		compopt +o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+	elif [[ $cur == -* ]]; then
+		compopt +o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -W "-f --format= -o --output= --time= -p --pid= -t --tid= \
+			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
+			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
+			--width= --require= --path-map= --symfs= --debug-dir= --perf-maps= --perf-map-dir= \
+			--no-demangle -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
+			-V --version" -- "$cur")
+		[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
+	else
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+	fi
+}
+complete -F _sp_sym sp-sym
