@@ -213,7 +213,7 @@ const char *sp_file_looks_like(const uint8_t *p, size_t n)
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (n >= known[i].len && memcmp(p, known[i].magic, known[i].len) == 0)
 			return known[i].text;
-	if (n >= 4 && memcmp(p, "PERF", n < 8 ? 4 : 8) == 0)
+	if (n >= 4 && memcmp(p, "PERF", 4) == 0)
 		return "cut inside its header";
 	if (n > 262 && memcmp(p + 257, "ustar", 5) == 0)
 		return "a tar archive: unpack it first";

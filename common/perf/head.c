@@ -133,6 +133,17 @@ static int rewrite_event_desc(struct sp_buf *out, const struct sp_record *rec, u
 	return 1;
 }
 
+/* The end mark is the first number that its perf does not use; perf report 6.1 takes no other than
+ * its own 32, and no features beyond. */
+static int rewrite_last(struct sp_buf *out, const struct sp_record *rec)
+{
+	if (rec->size != 16)
+		return 2;
+	sp_buf_add(out, rec->raw, 8);
+	sp_buf_u64(out, SP_FEATURE_LAST);
+	return 1;
+}
+
 int sp_head_rewrite(struct sp_buf *out, const struct sp_record *rec, unsigned flags,
 		    struct sp_err *err)
 {
@@ -144,6 +155,8 @@ int sp_head_rewrite(struct sp_buf *out, const struct sp_record *rec, unsigned fl
 		uint64_t id = sp_get64(rec->raw + 8);
 		if (id == SP_FEATURE_EVENT_DESC)
 			rc = rewrite_event_desc(out, rec, flags);
+		else if (id >= SP_FEATURE_LAST)
+			rc = rewrite_last(out, rec);
 		else if (id == SP_FEATURE_COMPRESSED || id == SP_FEATURE_DIR_FORMAT)
 			rc = 2;
 	}
