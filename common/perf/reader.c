@@ -562,17 +562,15 @@ static bool round_ahead(const struct sp_reader *r)
 	if (left > LOOK_AHEAD_BYTES)
 		left = LOOK_AHEAD_BYTES;
 	const uint8_t *p = s->at;
-	while (left >= 16) {
+	while (left >= 8) {
 		uint64_t size = frame_size(r, p);
 		uint32_t type = frame_type(r, p);
 		if (type == SP_PERF_FINISHED_ROUND)
 			return true;
-		if (type == SP_PERF_AUXTRACE) {
+		if (type == SP_PERF_AUXTRACE && left >= 16) {
 			uint64_t n = sp_get64(p + 8);
 			n = r->layout.swapped ? __builtin_bswap64(n) : n;
-			if (n > left)
-				return false;
-			size += n;
+			size += n < left ? n : left;
 		}
 		if (size < 8 || size > left)
 			return false;

@@ -1,0 +1,482 @@
+/* Every kind of record in both byte orders, by value; bodies that lie about their lengths. */
+#include "tap.h"
+
+#include "perf_enc.h"
+#include "perf/reader.h"
+
+static bool be;
+
+static const char *said(const char *what)
+{
+	static char text[200];
+	snprintf(text, sizeof text, "%s, %s-endian", what, be ? "big" : "little");
+	return text;
+}
+
+#define EQ(got, want, what) tap_eq((uint64_t)(got), (uint64_t)(want), said(what))
+#define STR(got, want, what) tap_str((got), (want), said(what))
+
+static struct sp_reader *open_enc(struct enc *e, unsigned flags)
+{
+	struct sp_reader *r = NULL;
+	struct sp_err err = {0};
+	if (sp_reader_open_bytes(&r, e->b.data, e->b.len, flags, &err) < 0) {
+		tap_ok(false, said("the stream opens"));
+		printf("# %s\n", err.msg);
+		return NULL;
+	}
+	return r;
+}
+
+/* The next record of a type. */
+static bool find(struct sp_reader *r, uint32_t type, struct sp_record *rec)
+{
+	while (sp_reader_next(r, rec, NULL) == 1)
+		if (rec->type == type)
+			return true;
+	tap_ok(false, said("the record is there"));
+	return false;
+}
+
+/* --- a sample with every field --- */
+
+#define FULL_TYPE (SP_SAMPLE_KNOWN & ~SP_SAMPLE_WEIGHT)
+
+static struct sp_attr full_attr(void)
+{
+	struct sp_attr a = e_plain_attr();
+	a.sample_type = FULL_TYPE;
+	a.read_format = SP_READ_GROUP | SP_READ_ENABLED | SP_READ_ID | SP_READ_LOST;
+	a.branch_sample_type = SP_BRANCH_HW_INDEX | SP_BRANCH_COUNTERS;
+	a.sample_regs_user = 0xff0fff;
+	a.sample_regs_intr = 0x3;
+	a.sample_stack_user = 64;
+	a.clockid = 1;
+	a.flags |= SP_ATTR_USE_CLOCKID;
+	return a;
+}
+
+static void full_sample(struct enc *e, uint64_t dyn_size)
+{
+	e_begin(e, SP_PERF_SAMPLE, 1);
+	e64(e, 77); /* IDENTIFIER */
+	e64(e, 0x400100);
+	e32(e, 4000);
+	e32(e, 4001);
+	e64(e, 123456789);
+	e64(e, 0xadd2);
+	e64(e, 77); /* ID */
+	e64(e, 78); /* STREAM_ID */
+	e32(e, 5);
+	e32(e, 0);
+	e64(e, 999);
+	e64(e, 2); /* READ: two counters of a group */
+	e64(e, 11);
+	for (uint64_t i = 0; i < 6; i++)
+		e64(e, 20 + i);
+	e64(e, 4); /* CALLCHAIN */
+	e64(e, SP_CONTEXT_KERNEL);
+	e64(e, 0xffffffff81000001);
+	e64(e, SP_CONTEXT_USER);
+	e64(e, 0x400100);
+	e32(e, 12); /* RAW */
+	ebytes(e, "raw bytes 12", 12);
+	e64(e, 2); /* BRANCH_STACK */
+	e64(e, 9);
+	for (uint64_t i = 0; i < 2; i++) {
+		e64(e, 0x1000 + i);
+		e64(e, 0x2000 + i);
+		/* mispredicted, 7 cycles, type 2 */
+		e64(e, e->be ? UINT64_C(1) << 63 | UINT64_C(7) << 44 | UINT64_C(2) << 40
+			     : 1 | 7 << 4 | 2 << 20);
+	}
+	e64(e, 5);
+	e64(e, 6);
+	e64(e, 2); /* REGS_USER */
+	for (uint64_t i = 0; i < 20; i++)
+		e64(e, 0x7000 + i);
+	e64(e, 64); /* STACK_USER */
+	for (uint8_t i = 0; i < 64; i++)
+		e8(e, i);
+	e64(e, dyn_size);
+	e64(e, UINT64_C(0x0003000200000042)); /* WEIGHT_STRUCT: 0x42, 2, 3 */
+	e64(e, 0xda7a);
+	e64(e, 0x77a);
+	e64(e, 1); /* REGS_INTR */
+	e64(e, 1);
+	e64(e, 2);
+	e64(e, 0x9a);
+	e64(e, 0xc9);
+	e64(e, 4096);
+	e64(e, 65536);
+	e64(e, 8); /* AUX */
+	ebytes(e, "aux data", 8);
+	e_end(e);
+}
+
+static void check_sample_fields(const struct sp_record *rec)
+{
+	const struct sp_perf_sample *s = &rec->sample;
+	EQ(rec->misc, 1, "a sample's misc");
+	EQ(rec->pid, 4000, "a sample's pid");
+	EQ(rec->tid, 4001, "a sample's tid");
+	EQ(rec->time_ns, 123456789, "a sample's time");
+	EQ(rec->cpu, 5, "a sample's cpu");
+	EQ(s->ip, 0x400100, "a sample's ip");
+	EQ(s->addr, 0xadd2, "a sample's addr");
+	EQ(s->period, 999, "a sample's period");
+	EQ(s->id, 77, "a sample's id");
+	EQ(s->n_chain, 4, "a chain's length");
+	EQ(sp_get64(s->chain), SP_CONTEXT_KERNEL, "a chain's context marker");
+	EQ(sp_get64(s->chain + 24), 0x400100, "a chain's last entry");
+	EQ(s->raw_bytes, 12, "the size of raw data");
+	EQ(memcmp(s->raw, "raw bytes 12", 12), 0, "raw data keeps its bytes");
+	EQ(s->n_branches, 2, "a branch stack's length");
+	EQ(sp_get64(s->branches + 24), 0x1001, "a branch's from");
+	EQ(sp_get64(s->branches + 32), 0x2001, "a branch's to");
+	EQ(sp_get64(s->branches + 40), 1 | 7 << 4 | 2 << 20, "a branch's flags");
+	EQ(s->regs_abi, 2, "the registers' ABI");
+	EQ(sp_get64(s->regs + 19 * 8), 0x7013, "the last register");
+	EQ(s->stack_bytes, 40, "a stack is clipped to its dynamic size");
+	EQ(s->stack[39], 39, "the stack's bytes");
+	EQ(s->weight, 0x42, "the first part of a structured weight");
+	EQ(s->data_src, 0xda7a, "a data source");
+	EQ(s->transaction, 0x77a, "a transaction");
+	EQ(s->phys_addr, 0x9a, "a physical address behind the interrupt's registers");
+	EQ(s->cgroup, 0xc9, "a cgroup");
+	EQ(sp_get64(rec->raw + s->chain_off), 4, "chain_off points to the chain's count");
+	EQ(s->chain_end - s->chain_off, 40, "chain_end lies behind the chain");
+	EQ(sp_get64(rec->raw + s->user_off), 2, "user_off points to the registers' ABI");
+	EQ(s->user_end - s->user_off, 8 + 160 + 8 + 64 + 8, "user_end lies behind dyn_size");
+}
+
+static void test_sample(void)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = full_attr();
+	uint64_t id = 77;
+	e_pipe(&e);
+	e_head_attr(&e, &a, 128, &id, 1);
+	full_sample(&e, 40);
+	full_sample(&e, 65);
+	struct sp_reader *r = open_enc(&e, 0);
+	struct sp_record rec;
+	if (r && find(r, SP_PERF_SAMPLE, &rec)) {
+		EQ(rec.malformed, 0, "a sample with every field is understood");
+		check_sample_fields(&rec);
+		const struct sp_attr *got = &sp_reader_event(r, 0)->attr;
+		EQ(got->sample_type, a.sample_type, "an attr's sample_type");
+		EQ(got->flags, a.flags, "an attr's flags");
+		EQ(got->branch_sample_type, a.branch_sample_type, "an attr's branch type");
+		EQ(got->sample_stack_user, 64, "an attr's stack size");
+		EQ(sp_reader_info(r)->clockid, 1, "the clock");
+		EQ(sp_reader_info(r)->swapped, be, "the byte order is told");
+	}
+	if (r && find(r, SP_PERF_SAMPLE, &rec)) {
+		EQ(rec.malformed, 1, "a dynamic size beyond the size is malformed");
+		EQ(rec.sample.stack_bytes <= 64 || rec.malformed, 1, "and gives no stack");
+		sp_reader_next(r, &rec, NULL);
+		EQ(sp_reader_state(r), SP_INPUT_DAMAGED, "and counts as damage");
+		tap_ok(strstr(sp_reader_complaint(r), "offset ") != NULL,
+		       said("and is told with its offset"));
+	}
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
+/* --- values of counters, in all formats --- */
+
+static void test_read_formats(void)
+{
+	unsigned good = 0;
+	for (unsigned format = 0; format < 32; format++) {
+		struct enc e = {.be = be};
+		struct sp_attr a = e_plain_attr();
+		uint64_t id = 1;
+		a.sample_type = SP_SAMPLE_IDENTIFIER | SP_SAMPLE_READ | SP_SAMPLE_CALLCHAIN;
+		a.read_format = format;
+		e_pipe(&e);
+		e_head_attr(&e, &a, 112, &id, 1);
+		e_begin(&e, SP_PERF_SAMPLE, 2);
+		e64(&e, 1);
+		unsigned times = (format & 1) + (format >> 1 & 1);
+		unsigned each = 1 + (format >> 2 & 1) + (format >> 4 & 1);
+		bool group = format & SP_READ_GROUP;
+		if (group)
+			e64(&e, 3);
+		for (unsigned i = 0; i < times + each * (group ? 3 : 1); i++)
+			e64(&e, 1000 + i);
+		e64(&e, 1);
+		e64(&e, 0xc4a1);
+		e_end(&e);
+		struct sp_reader *r = open_enc(&e, 0);
+		struct sp_record rec;
+		good += r && find(r, SP_PERF_SAMPLE, &rec) && !rec.malformed &&
+			rec.sample.n_chain == 1 && sp_get64(rec.sample.chain) == 0xc4a1;
+		sp_reader_close(r);
+		sp_buf_deinit(&e.b);
+	}
+	EQ(good, 32, "the chain is found behind counters of all 32 read formats");
+}
+
+/* --- the other records of the kernel --- */
+
+static const uint8_t build_id[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+
+static void put_others(struct enc *e)
+{
+	e_begin(e, SP_PERF_MMAP, 2);
+	e32(e, 10), e32(e, 11), e64(e, 0x400000), e64(e, 0x1000), e64(e, 0x2000);
+	estr(e, "/bin/old", 8);
+	e_sid(e, 10, 11, 1001, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_MMAP2, 2);
+	e32(e, 12), e32(e, 13), e64(e, 0x500000), e64(e, 0x3000), e64(e, 0x4000);
+	e32(e, 8), e32(e, 1), e64(e, 4711), e64(e, 9);
+	e32(e, 5), e32(e, 2);
+	estr(e, "/lib/new.so", 8);
+	e_sid(e, 12, 13, 1002, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_MMAP2, 2 | SP_MISC_BUILD_ID);
+	e32(e, 14), e32(e, 15), e64(e, 0x600000), e64(e, 0x5000), e64(e, 0x6000);
+	e8(e, 20), e8(e, 0), e16(e, 0), ebytes(e, build_id, 20);
+	e32(e, 5), e32(e, 2);
+	estr(e, "/lib/id.so", 8);
+	e_sid(e, 14, 15, 1003, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_COMM, SP_MISC_COMM_EXEC);
+	e32(e, 16), e32(e, 17);
+	estr(e, "named", 8);
+	e_sid(e, 16, 17, 1004, 7, 77);
+	e_end(e);
+	for (uint32_t type = SP_PERF_EXIT; type <= SP_PERF_FORK; type += 3) {
+		e_begin(e, type, 0);
+		e32(e, 20), e32(e, 18), e32(e, 21), e32(e, 19), e64(e, 1005);
+		e_sid(e, 18, 19, 1005, 7, 77);
+		e_end(e);
+	}
+	e_begin(e, SP_PERF_LOST, 0);
+	e64(e, 77), e64(e, 6);
+	e_sid(e, 22, 23, 1006, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_LOST_SAMPLES, 0);
+	e64(e, 5);
+	e_sid(e, 22, 23, 1007, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_THROTTLE, 0);
+	e64(e, 1008), e64(e, 77), e64(e, 77);
+	e_sid(e, 22, 23, 1008, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_NAMESPACES, 0);
+	e32(e, 24), e32(e, 25), e64(e, 1), e64(e, 3), e64(e, 4026531840);
+	e_sid(e, 24, 25, 1009, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_KSYMBOL, 0);
+	e64(e, 0xffffffffc0000000), e32(e, 64), e16(e, 1), e16(e, 0);
+	estr(e, "bpf_prog_1", 8);
+	e_sid(e, 24, 25, 1010, 7, 77);
+	e_end(e);
+	e_begin(e, SP_PERF_SWITCH_CPU_WIDE, 0);
+	e32(e, 26), e32(e, 27);
+	e_sid(e, 28, 29, 1011, 7, 77);
+	e_end(e);
+	e_begin(e, 40, 0); /* of a kernel to come */
+	e64(e, 1);
+	e_sid(e, 30, 31, 1012, 7, 77);
+	e_end(e);
+}
+
+static void check_maps(struct sp_reader *r)
+{
+	struct sp_record rec;
+	if (find(r, SP_PERF_MMAP, &rec)) {
+		EQ(rec.pid, 10, "MMAP's pid");
+		EQ(rec.tid, 11, "MMAP's tid");
+		EQ(rec.time_ns, 1001, "MMAP's time from its sample_id");
+		EQ(rec.cpu, 7, "MMAP's cpu from its sample_id");
+		EQ(rec.mmap.start, 0x400000, "MMAP's start");
+		EQ(rec.mmap.len, 0x1000, "MMAP's length");
+		EQ(rec.mmap.pgoff, 0x2000, "MMAP's offset");
+		EQ(rec.mmap.prot, 4, "an old MMAP is executable");
+		STR(rec.mmap.path, "/bin/old", "MMAP's path");
+	}
+	if (find(r, SP_PERF_MMAP2, &rec)) {
+		EQ(rec.mmap.is_mmap2, 1, "MMAP2 is told apart");
+		EQ(rec.mmap.maj, 8, "MMAP2's major");
+		EQ(rec.mmap.min, 1, "MMAP2's minor");
+		EQ(rec.mmap.ino, 4711, "MMAP2's inode");
+		EQ(rec.mmap.ino_gen, 9, "MMAP2's generation");
+		EQ(rec.mmap.prot, 5, "MMAP2's protection");
+		EQ(rec.mmap.flags, 2, "MMAP2's flags");
+		EQ(rec.mmap.build_id_len, 0, "MMAP2 without build-id");
+		STR(rec.mmap.path, "/lib/new.so", "MMAP2's path");
+	}
+	if (find(r, SP_PERF_MMAP2, &rec)) {
+		EQ(rec.mmap.build_id_len, 20, "MMAP2's build-id length");
+		EQ(memcmp(rec.mmap.build_id, build_id, 20), 0, "MMAP2's build-id");
+		EQ(rec.mmap.ino, 0, "MMAP2 with build-id has no inode");
+		EQ(rec.mmap.start, 0x600000, "its start");
+		STR(rec.mmap.path, "/lib/id.so", "its path");
+	}
+}
+
+static void check_others(struct sp_reader *r)
+{
+	struct sp_record rec;
+	if (find(r, SP_PERF_COMM, &rec)) {
+		EQ(rec.comm.is_exec, 1, "COMM at exec");
+		EQ(rec.tid, 17, "COMM's tid");
+		STR(rec.comm.comm, "named", "COMM's name");
+	}
+	for (uint32_t type = SP_PERF_EXIT; type <= SP_PERF_FORK; type += 3)
+		if (find(r, type, &rec)) {
+			EQ(rec.pid, 20, "FORK's and EXIT's own pid");
+			EQ(rec.task.tid, 21, "their tid");
+			EQ(rec.task.ppid, 18, "their parent");
+			EQ(rec.task.ptid, 19, "their parent's thread");
+			EQ(rec.task.time_ns, 1005, "their time");
+		}
+	if (find(r, SP_PERF_LOST, &rec)) {
+		EQ(rec.lost.id, 77, "LOST's id");
+		EQ(rec.lost.lost, 6, "LOST's count");
+		EQ(rec.pid, 22, "LOST's pid from the sample_id");
+	}
+	if (find(r, SP_PERF_LOST_SAMPLES, &rec))
+		EQ(rec.lost.lost, 5, "LOST_SAMPLES' count");
+	if (find(r, SP_PERF_THROTTLE, &rec))
+		EQ(rec.time_ns, 1008, "THROTTLE's time");
+	if (find(r, SP_PERF_NAMESPACES, &rec)) {
+		EQ(rec.tid, 25, "NAMESPACES' tid");
+		EQ(sp_get64(rec.raw + 8 + 24), 4026531840, "NAMESPACES' inode in native order");
+	}
+	if (find(r, SP_PERF_KSYMBOL, &rec))
+		EQ(sp_get32(rec.raw + 16), 64, "KSYMBOL's length in native order");
+	if (find(r, SP_PERF_SWITCH_CPU_WIDE, &rec)) {
+		EQ(rec.pid, 28, "SWITCH_CPU_WIDE's own pid is the sample_id's");
+		EQ(sp_get32(rec.raw + 8), 26, "SWITCH_CPU_WIDE's partner in native order");
+	}
+	if (!be && find(r, 40, &rec)) /* what cannot be swapped is left out */
+		EQ(rec.time_ns, 1012, "an unknown record has its sample_id");
+}
+
+static void test_others(void)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = full_attr();
+	uint64_t id = 77;
+	/* sample_id of TID, TIME, CPU, IDENTIFIER */
+	a.sample_type &= ~(SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID);
+	e_pipe(&e);
+	e_head_attr(&e, &a, 136, &id, 1);
+	put_others(&e);
+	struct sp_reader *r = open_enc(&e, 0);
+	if (r) {
+		check_maps(r);
+		check_others(r);
+		struct sp_record rec;
+		while (sp_reader_next(r, &rec, NULL) == 1)
+			;
+		const struct sp_counters *c = sp_reader_counters(r);
+		EQ(sp_reader_state(r), SP_INPUT_WHOLE, "all of it is understood");
+		EQ(c->v[SP_C_lost_events], 6, "LOST is counted");
+		EQ(c->v[SP_C_lost_samples], 5, "LOST_SAMPLES is counted apart");
+		EQ(c->v[SP_C_throttled], 1, "a throttle period is counted");
+		EQ(c->v[SP_C_skipped_records], 1, "an unknown kind is counted");
+	}
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
+/* --- bodies that lie --- */
+
+enum lie { CHAIN_COUNT, BRANCH_COUNT, STACK_SIZE, RAW_SIZE, AUX_SIZE, REGS_CUT, READ_COUNT, N_LIES };
+
+static void put_lie(struct enc *e, enum lie lie)
+{
+	static const uint64_t types[N_LIES] = {
+		SP_SAMPLE_CALLCHAIN, SP_SAMPLE_BRANCH_STACK, SP_SAMPLE_STACK_USER, SP_SAMPLE_RAW,
+		SP_SAMPLE_AUX,	     SP_SAMPLE_REGS_USER,    SP_SAMPLE_READ};
+	struct sp_attr a = e_plain_attr();
+	uint64_t id = 1;
+	a.sample_type = SP_SAMPLE_IDENTIFIER | types[lie];
+	a.sample_regs_user = UINT64_MAX;
+	a.read_format = SP_READ_GROUP | SP_READ_ID;
+	e_pipe(e);
+	e_head_attr(e, &a, 128, &id, 1);
+	static const uint64_t huge[] = {3, UINT64_C(1) << 60, UINT64_C(1) << 61, UINT64_MAX,
+					UINT64_MAX / 24 + 1, UINT64_C(1) << 32};
+	for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
+		e_begin(e, SP_PERF_SAMPLE, 2);
+		e64(e, 1);
+		if (lie == RAW_SIZE)
+			e32(e, i ? (uint32_t)(huge[i] >> 8) | 64 : 64);
+		else
+			e64(e, lie == REGS_CUT ? 2 : i == 0 ? 9 : huge[i]);
+		e64(e, 0);
+		if (lie == REGS_CUT)
+			for (int k = 0; k < 62; k++)
+				e64(e, 0);
+		e_end(e);
+	}
+}
+
+static void test_lies(void)
+{
+	unsigned malformed = 0, n = 0;
+	for (unsigned lie = 0; lie < N_LIES; lie++) {
+		struct enc e = {.be = be};
+		put_lie(&e, lie);
+		struct sp_reader *r = open_enc(&e, 0);
+		struct sp_record rec;
+		while (r && sp_reader_next(r, &rec, NULL) == 1)
+			if (rec.type == SP_PERF_SAMPLE) {
+				n++;
+				malformed += rec.malformed;
+			}
+		sp_reader_close(r);
+		sp_buf_deinit(&e.b);
+	}
+	EQ(n, 6 * N_LIES, "samples that lie about lengths are given");
+	EQ(malformed, 6 * N_LIES, "and marked as malformed");
+}
+
+static void test_pure_entry(void)
+{
+	struct enc e = {0};
+	struct sp_event one = {.attr = e_plain_attr()}, two = one;
+	uint64_t ids[2] = {5, 6};
+	one.ids = &ids[0], two.ids = &ids[1];
+	one.n_ids = two.n_ids = 1;
+	const struct sp_event *events[] = {&one, &two};
+	struct sp_record rec;
+	e_sample(&e, 6, 1, 0x1234);
+	tap_eq(sp_record_parse(&rec, e.b.data, e.b.len, events, 2, NULL), 0, "one record is parsed");
+	tap_ok(rec.event == &two, "by the event of its id");
+	tap_eq(rec.sample.ip, 0x1234, "with its values");
+	unsigned refused = 0;
+	for (size_t n = 0; n < e.b.len; n++) {
+		struct sp_record cut;
+		uint8_t *copy = memcpy((uint8_t[128]){0}, e.b.data, n);
+		if (n >= 8)
+			sp_put16(copy + 6, (uint16_t)n);
+		refused += sp_record_parse(&cut, copy, n, events, 2, NULL) == SP_ERR_CORRUPT &&
+			   cut.malformed;
+	}
+	tap_eq(refused, e.b.len, "every shorter form of it is refused");
+	tap_ok(sp_record_parse(&rec, e.b.data, e.b.len, NULL, 0, NULL) == SP_ERR_CORRUPT,
+	       "a sample without an event is refused");
+	sp_buf_deinit(&e.b);
+}
+
+int main(void)
+{
+	for (int i = 0; i < 2; i++) {
+		be = i;
+		test_sample();
+		test_read_formats();
+		test_others();
+		test_lies();
+	}
+	test_pure_entry();
+	return tap_done();
+}
