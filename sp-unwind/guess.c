@@ -176,9 +176,8 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	} else {
 		has_top = caller_at(k, k->sp, &top);
 	}
-	/* JIT code can't be read: there a frame is the better evidence. */
-	if (has_top && has_fp && top.call == CALL_UNKNOWN && map && map->flags & UW_MAP_ANON)
-		has_top = false;
+	/* JIT code can't be read, so that no call is seen there; yet an address of it at sp was the
+	 * return address in each of 13 cases that node 20 gave in 6,116 samples, all in prologues. */
 	if (has_top && (!has_fp || fp.call == CALL_UNKNOWN || !nearer(k, &fp, &top)))
 		return take(k, &top, SP_C_scanned_frames);
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
