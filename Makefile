@@ -218,6 +218,12 @@ bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
 
+# The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.
+$(BUILD)/bench/walk: $(BUILD)/obj/tests/bench/walk.o \
+		$(filter-out %/main.o,$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sp-unwind/*.c))) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 # ---- Looks ---------------------------------------------------------------------------------------
 SCRIPTS := .ci/run $(shell grep -lE '^\#!.*(ba)?sh' $$(git ls-files tests 2>/dev/null) /dev/null)
 lint: dev-deps

@@ -1,0 +1,268 @@
+/* What the engine costs, without reading and writing: walk FILE… of recordings with stacks (of
+ * this machine: the files are found as sp-unwind finds them).
+ *
+ *   hot     ns per frame, warm rules, the sample's stack bytes in the cache: batches of 16 samples,
+ *           the least of 7 passes each
+ *   cold    whole passes over all samples, least of 3; the stack bytes come from memory
+ *   miss    one FDE found and interpreted (uw_rule_make), over the recording's distinct addresses in
+ *           random order
+ *   open    a module's first rule: file mapped, parsed, one FDE interpreted (page cache warm)
+ *
+ * CPU time of the thread where it is precise enough (cold), else the monotonic clock. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../../sp-unwind/modules.h"
+#include "../../sp-unwind/rule.h"
+#include "base/table.h"
+#include "perf/reader.h"
+
+#define MAX_SAMPLES 50000
+#define MAX_BYTES (UINT64_C(1) << 30)
+#define BATCH 16
+
+struct load {
+	struct sp_reader *reader;
+	struct sp_procs *procs;
+	struct un_modules *modules;
+	struct uw_sample *samples;
+	size_t n;
+	uint64_t bytes;
+};
+
+static double now_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void load_sample(struct load *l, const struct sp_record *rec)
+{
+	const struct sp_perf_sample *s = &rec->sample;
+	struct sp_proc *p = sp_procs_get(l->procs, rec->pid);
+	size_t n_regs = (size_t)__builtin_popcountll(rec->event->attr.sample_regs_user);
+	if (!s->has_regs || !s->regs || !s->stack || !p || l->n == MAX_SAMPLES ||
+	    l->bytes + s->stack_bytes > MAX_BYTES)
+		return;
+	sp_space_hold(p->space);
+	const struct uw_space *space =
+		un_modules_space(l->modules, p->space, rec->pid, rec->time_ns);
+	uint8_t *copy = malloc(n_regs * 8 + s->stack_bytes);
+	if (!space || !copy)
+		exit(1);
+	memcpy(copy, s->regs, n_regs * 8);
+	memcpy(copy + n_regs * 8, s->stack, s->stack_bytes);
+	l->bytes += s->stack_bytes;
+	l->samples[l->n++] = (struct uw_sample){
+		.machine = un_modules_machine(space),
+		.regs_mask = rec->event->attr.sample_regs_user,
+		.regs = copy,
+		.regs_abi = s->regs_abi,
+		.stack = copy + n_regs * 8,
+		.stack_bytes = s->stack_bytes,
+		.space = space,
+	};
+}
+
+static void load(struct load *l, const char *path)
+{
+	struct un_modules_options o = {0};
+	struct sp_record rec;
+	struct sp_err err;
+	l->procs = sp_procs_new();
+	l->modules = un_modules_new(l->procs, &o);
+	l->samples = calloc(MAX_SAMPLES, sizeof *l->samples);
+	if (sp_reader_open(&l->reader, path, 0, &err) < 0 || !l->samples || !l->modules) {
+		fprintf(stderr, "walk: %s: %s\n", path, err.msg);
+		exit(1);
+	}
+	un_modules_origin(l->modules, &(struct un_origin){.is_host = true});
+	while (sp_reader_next(l->reader, &rec, &err) > 0) {
+		if (rec.malformed)
+			continue;
+		if (rec.type == SP_PERF_SAMPLE && rec.event)
+			load_sample(l, &rec);
+		else
+			(void)sp_procs_apply(l->procs, &rec, &err);
+	}
+}
+
+static struct uw_stack out;
+
+static void hot(const struct load *l)
+{
+	struct uw_walker *w = uw_walker_new();
+	double total = 0;
+	uint64_t frames = 0, ends = 0;
+	for (size_t i = 0; i < l->n; i += BATCH) {
+		double least = 1e18;
+		size_t end = i + BATCH < l->n ? i + BATCH : l->n;
+		for (int pass = 0; pass < 8; pass++) {
+			double t = now_ns(CLOCK_MONOTONIC);
+			for (size_t j = i; j < end; j++) {
+				uw_walk(w, &l->samples[j], &out);
+				if (!pass) {
+					frames += out.n;
+					ends += out.stop == UW_END;
+				}
+			}
+			t = now_ns(CLOCK_MONOTONIC) - t;
+			if (pass && t < least)
+				least = t;
+		}
+		total += least;
+	}
+	printf("  %zu samples, %.1f frames each, %.1f %% to their end\n", l->n,
+	       (double)frames / (double)l->n, 100.0 * (double)ends / (double)l->n);
+	printf("  hot   %6.1f ns per frame, %5.0f ns per sample\n", total / (double)frames,
+	       total / (double)l->n);
+	uw_walker_free(w);
+}
+
+static void cold(const struct load *l)
+{
+	struct uw_walker *w = uw_walker_new();
+	double least = 1e18, first = 0;
+	uint64_t frames = 0;
+	const struct sp_counters *c = uw_walker_counters(w);
+	uint64_t misses = 0;
+	for (int pass = 0; pass < 4; pass++) {
+		double t = now_ns(CLOCK_THREAD_CPUTIME_ID);
+		uint64_t before = c->v[SP_C_frames];
+		misses = c->v[SP_C_rule_misses];
+		for (size_t j = 0; j < l->n; j++)
+			uw_walk(w, &l->samples[j], &out);
+		t = now_ns(CLOCK_THREAD_CPUTIME_ID) - t;
+		misses = c->v[SP_C_rule_misses] - misses;
+		frames = c->v[SP_C_frames] - before;
+		if (!pass)
+			first = t;
+		else if (t < least)
+			least = t;
+		if (!pass)
+			printf("  first pass: %.2f %% of the rules made anew\n",
+			       100.0 * (double)misses / (double)frames);
+	}
+	printf("  cold  %6.1f ns per frame, %5.0f ns per sample (first pass %.1f; later ones miss "
+	       "%.2f %%)\n",
+	       least / (double)frames, least / (double)l->n, first / (double)frames,
+	       100.0 * (double)misses / (double)frames);
+	uw_walker_free(w);
+}
+
+struct place {
+	const struct uw_module *module;
+	uint64_t svma;
+};
+
+static const struct uw_map *find(const struct uw_space *s, uint64_t addr)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		if (addr >= s->maps[i].start && addr < s->maps[i].end)
+			return &s->maps[i];
+	return NULL;
+}
+
+/* The recording's distinct addresses with a module. */
+static size_t places(const struct load *l, struct place *v, size_t max)
+{
+	struct uw_walker *w = uw_walker_new();
+	struct sp_map64 seen = {0};
+	size_t n = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		uw_walk(w, &l->samples[i], &out);
+		for (uint32_t j = 0; j < out.n && n < max; j++) {
+			const struct uw_map *m = find(l->samples[i].space, out.addrs[j]);
+			if (!m || !m->module)
+				continue;
+			uint64_t svma = out.addrs[j] - m->bias;
+			uint64_t key = sp_mix64(svma) ^ uw_module_id(m->module);
+			if (sp_map64_get(&seen, key) != SP_NOT_FOUND)
+				continue;
+			(void)sp_map64_put(&seen, key, 1);
+			v[n++] = (struct place){m->module, svma};
+		}
+	}
+	sp_map64_deinit(&seen);
+	uw_walker_free(w);
+	return n;
+}
+
+static void miss(const struct load *l)
+{
+	enum { MAX = 100000 };
+	struct place *v = calloc(MAX, sizeof *v);
+	size_t n = v ? places(l, v, MAX) : 0;
+	uint64_t seed = 1, sum = 0;
+	for (size_t i = n; i > 1; i--) {
+		seed = seed * UINT64_C(6364136223846793005) + 1;
+		size_t j = (size_t)((seed >> 33) % i);
+		struct place p = v[i - 1];
+		v[i - 1] = v[j];
+		v[j] = p;
+	}
+	double least = 1e18, first = 0;
+	for (int pass = 0; pass < 6 && n; pass++) {
+		double t = now_ns(CLOCK_MONOTONIC);
+		for (size_t i = 0; i < n; i++)
+			sum += uw_rule_make(v[i].module, v[i].svma).kind;
+		t = now_ns(CLOCK_MONOTONIC) - t;
+		if (!pass)
+			first = t;
+		else if (t < least)
+			least = t;
+	}
+	if (n)
+		printf("  miss  %6.1f ns per rule (first time %.1f; %zu addresses, sum %llu)\n",
+		       least / (double)n, first / (double)n, n, (unsigned long long)sum);
+	free(v);
+}
+
+static void open_module(const char *path)
+{
+	double least = 1e18, first = 0;
+	struct sp_err err;
+	for (int pass = 0; pass < 8; pass++) {
+		double t = now_ns(CLOCK_MONOTONIC);
+		struct sp_elf *e = calloc(1, sizeof *e);
+		struct uw_module *m;
+		if (!e || sp_elf_open(e, path, &err) < 0 || uw_module_new(&m, e, NULL, &err) < 0) {
+			fprintf(stderr, "walk: %s: %s\n", path, err.msg);
+			return;
+		}
+		const struct cfi_code_range *code = &m->code.v[0];
+		struct uw_rule r = uw_rule_make(m, (code->begin + code->end) / 2);
+		t = now_ns(CLOCK_MONOTONIC) - t;
+		if (!pass)
+			first = t;
+		else if (t < least)
+			least = t;
+		if (r.kind == UW_RULE_BAD)
+			puts("  a bad rule");
+		uw_module_free(m);
+	}
+	printf("open %s: %.1f us, first time %.1f us\n", path, least / 1000, first / 1000);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const large[] = {"/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+					    "/lib/x86_64-linux-gnu/libc.so.6"};
+	for (size_t i = 0; i < 2; i++)
+		open_module(large[i]);
+	for (int i = 1; i < argc; i++) {
+		struct load l = {0};
+		printf("%s\n", argv[i]);
+		load(&l, argv[i]);
+		if (!l.n) {
+			puts("  no samples with stacks");
+			continue;
+		}
+		hot(&l);
+		cold(&l);
+		miss(&l);
+	}
+	return 0;
+}
