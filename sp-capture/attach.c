@@ -41,7 +41,6 @@ static void task_drop(struct cap_session *s, struct cap_task *t)
 	for (size_t c = 0; c < s->n_cpus; c++)
 		close_event(s, t, c);
 	free(t->fds);
-	free(t->ids);
 	*t = (struct cap_task){0};
 }
 
@@ -111,11 +110,13 @@ static bool is_inherited(const struct cap_session *s, int32_t tid)
  * its own ids tell the copies apart (see cap_emit). */
 static void note_late(struct cap_session *s, struct cap_task *t)
 {
-	t->ids = calloc(s->n_cpus, sizeof *t->ids);
-	for (size_t c = 0; t->ids && c < s->n_cpus; c++)
-		if (ioctl(t->fds[c], PERF_EVENT_IOC_ID, &t->ids[c]) < 0)
-			t->ids[c] = 0;
-	s->n_late += t->ids != NULL;
+	uint64_t *ids = calloc(s->n_cpus, sizeof *ids);
+	for (size_t c = 0; ids && c < s->n_cpus; c++)
+		if (ioctl(t->fds[c], PERF_EVENT_IOC_ID, &ids[c]) < 0)
+			ids[c] = 0;
+	if (ids)
+		cap_emit_late(&s->emit, t->tid, ids);
+	free(ids);
 }
 
 /* Open the threads that are there and not known; how many were, or an error. */
@@ -349,6 +350,13 @@ void cap_attach_ended(struct cap_session *s, int32_t tid)
 	}
 }
 
+void cap_attach_copy(struct cap_session *s, int32_t tid, size_t cpu)
+{
+	uint32_t at = sp_map64_get(&s->by_tid, (uint32_t)tid);
+	if (at != SP_NOT_FOUND)
+		close_event(s, &s->tasks[at], cpu);
+}
+
 void cap_attach_sweep(struct cap_session *s)
 {
 	for (size_t i = 0; s->n_ended && i < s->n_tasks; i++) {
@@ -398,7 +406,6 @@ void cap_attach_deinit(struct cap_session *s)
 			if (t->fds[c] >= 0)
 				close(t->fds[c]);
 		free(t->fds);
-		free(t->ids);
 	}
 	for (size_t i = 0; i < s->n_roots; i++)
 		if (s->roots[i].pidfd >= 0)
@@ -412,7 +419,6 @@ void cap_attach_deinit(struct cap_session *s)
 	free(s->births);
 	free(s->roots);
 	free(s->retired_lost);
-	free(s->dead_ids);
 	sp_map64_deinit(&s->by_tid);
 	sp_map64_deinit(&s->forked);
 }

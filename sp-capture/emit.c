@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "events.h"
 #include "maps/procs.h"
+#include "tasks.h"
 
 #define MAPS_MAX (64u << 20)
 #define CMDLINE_MAX (60u << 10)
@@ -44,6 +45,9 @@ void cap_emit_deinit(struct cap_emit *e)
 	sp_map64_deinit(&e->kernel_ips);
 	sp_buf_deinit(&e->scratch);
 	sp_buf_deinit(&e->text);
+	sp_map64_deinit(&e->late_of);
+	free(e->late_ids);
+	free(e->dead_ids);
 	free(e->losses);
 }
 
@@ -145,19 +149,26 @@ void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, cons
 	note_time(e, time_ns);
 }
 
+bool cap_emit_part(struct cap_emit *e, enum sp_ext_kind kind, uint64_t object, uint64_t at,
+		   uint64_t total, const void *part, size_t n)
+{
+	e->scratch.len = 0;
+	sp_ext_encode_part(&e->scratch, kind, object, at, total, part, n);
+	uint8_t *p = e->scratch.failed ? NULL : take(e, e->scratch.len);
+	if (p)
+		memcpy(p, e->scratch.data, e->scratch.len);
+	return p != NULL;
+}
+
 bool cap_emit_ext(struct cap_emit *e, enum sp_ext_kind kind, const void *payload, size_t size)
 {
 	uint64_t object = ++e->object;
 	size_t at = 0;
 	do {
 		size_t part = size - at < SP_EXT_PAYLOAD_MAX ? size - at : SP_EXT_PAYLOAD_MAX;
-		e->scratch.len = 0;
-		sp_ext_encode_part(&e->scratch, kind, object, at, size,
-				   part ? (const uint8_t *)payload + at : NULL, part);
-		uint8_t *p = e->scratch.failed ? NULL : take(e, e->scratch.len);
-		if (!p)
+		if (!cap_emit_part(e, kind, object, at, size,
+				   part ? (const uint8_t *)payload + at : NULL, part))
 			return false;
-		memcpy(p, e->scratch.data, e->scratch.len);
 		at += part;
 	} while (at < size);
 	return true;
@@ -285,13 +296,27 @@ bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size, st
 	return l->copied <= stack;
 }
 
+/* A process whose birth was not seen (a lost FORK): its name and command line at least. */
+static struct cap_proc *meet(struct cap_emit *e, int32_t pid, uint64_t time_ns)
+{
+	char comm[64];
+	struct cap_proc *q = cap_procs_get(&e->procs, pid);
+	cap_task_comm(pid, pid, comm);
+	if (q && comm[0]) {
+		time_ns = time_ns > e->now_ns ? time_ns - 1 : e->now_ns;
+		cap_emit_comm(e, pid, pid, comm, time_ns);
+		cap_emit_exec(e, q, time_ns);
+	}
+	return q;
+}
+
 /* The stream must know the mapping of every user ip before the sample that has it. */
 static void check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time_ns)
 {
 	if (pid <= 0)
 		return;
-	struct cap_proc *q = cap_procs_get(&e->procs, pid);
-	if (!q)
+	struct cap_proc *q = cap_procs_find(&e->procs, pid);
+	if (!q && !(q = meet(e, pid, time_ns)))
 		return;
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {
@@ -300,6 +325,8 @@ static void check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time
 	}
 	if (r && !r->sampled) {
 		r->sampled = true;
+		if (r->is_anon && !q->runs_jit && e->on_jit)
+			e->on_jit(e->arg, q);
 		q->runs_jit |= r->is_anon;
 	}
 }
@@ -323,15 +350,44 @@ static void drop(struct cap_emit *e, size_t cpu_index, uint64_t time_ns)
 	if (!d->count++)
 		d->from_ns = time_ns;
 	d->to_ns = time_ns;
+	e->n_dropped++;
 	sp_count(&e->counters, SP_C_lost_events, 1);
 }
 
-static bool is_copy(const struct cap_emit *e, uint64_t id)
+static bool is_dead(const struct cap_emit *e, uint64_t id)
 {
 	for (size_t i = 0; i < e->n_dead_ids; i++)
 		if (e->dead_ids[i] == id)
 			return true;
 	return false;
+}
+
+void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids)
+{
+	if (!sp_grow(&e->late_ids, &e->cap_late, (e->n_late + 1) * e->n_cpus,
+		     sizeof *e->late_ids) ||
+	    !sp_map64_put(&e->late_of, (uint32_t)tid, (uint32_t)e->n_late))
+		return;
+	memcpy(e->late_ids + e->n_late * e->n_cpus, ids, e->n_cpus * sizeof *ids);
+	e->n_late++;
+}
+
+/* Whether this sample comes a second time, by the event that we opened on a thread which had
+ * inherited one already. */
+static bool is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_index)
+{
+	uint32_t at = sp_map64_get(&e->late_of, (uint32_t)tid);
+	if (at != SP_NOT_FOUND) {
+		uint64_t own = e->late_ids[at * e->n_cpus + cpu_index];
+		if (own != id && !is_dead(e, own)) {
+			uint64_t *slot = SP_PUSH(&e->dead_ids, &e->n_dead_ids, &e->cap_dead_ids);
+			if (slot)
+				*slot = own;
+			if (e->on_copy)
+				e->on_copy(e->arg, tid, cpu_index);
+		}
+	}
+	return is_dead(e, id);
 }
 
 static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
@@ -340,7 +396,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	struct cap_layout l;
 	uint64_t used = 0, task = cap_ring_u64(r, en->pos + AT_PID);
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
-	if (e->n_dead_ids && is_copy(e, cap_ring_u64(r, en->pos + AT_ID)))
+	if (e->n_late && is_copy(e, cap_ring_u64(r, en->pos + AT_ID), tid, cpu_index))
 		return;
 	sp_count(&e->counters, SP_C_sample_events, 1);
 	if (!cap_sample_layout(r, en->pos, en->size, &l)) {
@@ -443,11 +499,11 @@ static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r, const
 	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)sp_get32(p + 8));
 	if (!q)
 		return;
-	cap_proc_exec(q);
-	q->exec_ns = en->time_ns;
-	cap_stacks_forget_process(&e->stacks, q->pid);
 	if (e->on_exec)
 		e->on_exec(e->arg, q, en->time_ns);
+	cap_proc_exec(q);
+	q->begin_ns = en->time_ns;
+	cap_stacks_forget_process(&e->stacks, q->pid);
 	cap_emit_exec(e, q, en->time_ns);
 }
 
@@ -460,6 +516,7 @@ static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct
 	if (pid != ppid && !e->follow)
 		return;
 	cap_stacks_forget(&e->stacks, tid);
+	e->n_born++;
 	if (pid == ppid) {
 		struct cap_proc *q = cap_procs_find(&e->procs, pid);
 		if (q)
@@ -467,7 +524,9 @@ static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct
 		if (q && ++q->n_born == MANY_THREADS && e->on_fork)
 			e->on_fork(e->arg, ptid);
 	} else {
-		cap_procs_fork(&e->procs, pid, ppid);
+		struct cap_proc *q = cap_procs_fork(&e->procs, pid, ppid);
+		if (q)
+			q->begin_ns = en->time_ns;
 		if (e->on_fork)
 			e->on_fork(e->arg, ptid);
 	}

@@ -30,15 +30,25 @@ struct cap_emit {
 	uint64_t round_ns, round_bytes; /* at the last FINISHED_ROUND */
 	struct cap_loss *losses; /* owned; by CPU index */
 	size_t n_cpus;
+	size_t n_born;	    /* threads and processes that were born */
+	uint64_t n_dropped; /* samples that the blocks had no room for */
 	bool kernel_frames, follow;
 	bool lost_side_band; /* records other than samples may be missing: read state again */
-	const uint64_t *dead_ids; /* borrowed: events whose samples are copies; see session.c */
-	size_t n_dead_ids;
+	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
+	 * an own id proves to be a copy when another one samples the thread on that CPU. */
+	struct sp_map64 late_of; /* tid to index */
+	uint64_t *late_ids;	 /* owned; n_cpus each */
+	size_t n_late, cap_late;
+	uint64_t *dead_ids; /* owned: copies */
+	size_t n_dead_ids, cap_dead_ids;
 	/* Called when a process has ended, and when a mapping appears; may be NULL. */
 	void (*on_exit)(void *arg, struct cap_proc *q, uint64_t time_ns);
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
+	/* Before exec is applied to q. */
 	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_jit)(void *arg, struct cap_proc *q); /* sampled in anonymous memory */
 	void (*on_fork)(void *arg, int32_t ptid); /* a thread made a process */
+	void (*on_copy)(void *arg, int32_t tid, size_t cpu_index); /* close that event */
 	void (*on_thread_exit)(void *arg, int32_t tid);
 	void *arg;
 };
@@ -50,6 +60,9 @@ void cap_emit_deinit(struct cap_emit *e);
 void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
 		     size_t cpu_index);
 
+/* Watch a thread for copies; ids: its own, one per CPU. */
+void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids);
+
 /* Side-band that we make ourselves. */
 void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
 		   uint64_t time_ns);
@@ -60,6 +73,9 @@ void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, cons
 
 /* Our extension records; large payloads go out as fragments. False when there was no room. */
 bool cap_emit_ext(struct cap_emit *e, enum sp_ext_kind kind, const void *payload, size_t size);
+/* One fragment of an object under its own number; false when there was no room. */
+bool cap_emit_part(struct cap_emit *e, enum sp_ext_kind kind, uint64_t object, uint64_t at,
+		   uint64_t total, const void *part, size_t n);
 void cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
 		   uint32_t kind, uint64_t count);
 

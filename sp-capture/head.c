@@ -85,6 +85,5 @@ void cap_head_emit(struct cap_session *s)
 	emit_start(s);
 	if (s->sampler.kernel_frames)
 		cap_kernel_map_emit(&s->emit, s->emit.now_ns);
-	if (s->o->embed != CAP_EMBED_NONE)
-		cap_embed_vdso(&s->emit);
+	cap_embed_vdso(&s->embed);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "embed_jit.h"
 
 #define KALLSYMS_MAX ((size_t)256 << 20)
 
@@ -145,34 +146,29 @@ bool cap_kallsyms_pick(const char *text, size_t len, const uint64_t *addrs, size
 	return ok && !out->failed;
 }
 
-void cap_kallsyms_emit(struct cap_emit *e)
+void cap_kallsyms_embed(struct cap_embed_state *s)
 {
+	static const char name[] = "/proc/kallsyms";
+	const struct sp_map64 *ips = &s->emit->kernel_ips;
+	uint64_t *addrs = malloc((ips->n + 1) * sizeof *addrs);
+	struct sp_buf text = {0}, lines = {0};
 	size_t n = 0;
-	uint64_t *addrs = malloc((e->kernel_ips.n + 1) * sizeof *addrs);
-	struct sp_buf text = {0}, lines = {0}, object = {0};
-	for (size_t i = 0; addrs && e->kernel_ips.slots && i <= e->kernel_ips.mask; i++)
-		if (e->kernel_ips.slots[i].value)
-			addrs[n++] = e->kernel_ips.slots[i].key;
-	if (n) {
+	for (size_t i = 0; addrs && ips->slots && i <= ips->mask; i++)
+		if (ips->slots[i].value)
+			addrs[n++] = ips->slots[i].key;
+	if (n)
 		qsort(addrs, n, sizeof *addrs, by_value);
-		if (sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, NULL) >= 0 &&
-		    cap_kallsyms_pick((const char *)text.data, text.len, addrs, n, &lines) &&
-		    lines.len) {
-			static const char name[] = "/proc/kallsyms";
-			struct sp_ext_object o = {.kind = SP_OBJECT_KALLSYMS,
-						  .pid = -1,
-						  .time_ns = e->now_ns,
-						  .path = name,
-						  .path_len = sizeof name - 1,
-						  .data = lines.data,
-						  .size = lines.len};
-			sp_ext_object_encode(&object, &o);
-			if (!object.failed)
-				cap_emit_ext(e, SP_EXT_OBJECT, object.data, object.len);
-		}
+	if (n && sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, NULL) >= 0 &&
+	    cap_kallsyms_pick((const char *)text.data, text.len, addrs, n, &lines) && lines.len) {
+		struct sp_ext_object o = {.kind = SP_OBJECT_KALLSYMS,
+					  .pid = -1,
+					  .time_ns = s->emit->now_ns,
+					  .path = name,
+					  .path_len = sizeof name - 1};
+		cap_embed_add(s, &o, NULL, &lines);
+		lines = (struct sp_buf){0};
 	}
 	sp_buf_deinit(&text);
 	sp_buf_deinit(&lines);
-	sp_buf_deinit(&object);
 	free(addrs);
 }

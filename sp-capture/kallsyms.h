@@ -3,13 +3,13 @@
 #ifndef CAP_KALLSYMS_H
 #define CAP_KALLSYMS_H
 
-#include "emit.h"
+#include "embed.h"
 
 /* The kernel's own MMAP of pid -1, as perf writes it; nothing when addresses are hidden. */
 void cap_kernel_map_emit(struct cap_emit *e, uint64_t time_ns);
 
 /* The lines around the sampled kernel addresses, as one object. */
-void cap_kallsyms_emit(struct cap_emit *e);
+void cap_kallsyms_embed(struct cap_embed_state *s);
 
 /* --- the pure part --- */
 

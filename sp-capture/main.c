@@ -1,16 +1,20 @@
 /* sp-capture: sample programs, write a perf stream. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cli.h"
-#include "base/file.h"
 #include "base/stop.h"
+#include "check.h"
 #include "session.h"
+#include "signals.h"
+#include "sink.h"
 
 static void refuse_terminal(const struct cap_options *o)
 {
@@ -23,7 +27,7 @@ static void refuse_terminal(const struct cap_options *o)
 		snprintf(target, sizeof target, "%s %d", o->n_pids ? "-p" : "-t",
 			 o->n_pids ? o->pids[0] : o->tids[0]);
 	sp_usage_error("a stream is not for a terminal; type:\n"
-		       "  sp-capture %s | sp-unwind | sp-spool -o out.spool && sp-sym out.spool\n"
+		       "  sp-capture %s | sp-unwind | sp-spool -o out.spool; sp-sym out.spool\n"
 		       "or: sp-capture -o out.spool %s",
 		       target, target);
 }
@@ -31,22 +35,25 @@ static void refuse_terminal(const struct cap_options *o)
 static void say_closing(const struct cap_session *s)
 {
 	const struct sp_counters *c = &s->emit.counters;
-	double seconds = (double)(cap_now_ns() - s->start_ns) / 1e9;
+	double seconds = s->enabled_ns ? (double)(s->end_ns - s->enabled_ns) / 1e9 : 0;
 	unsigned long long samples = c->v[SP_C_samples], lost = c->v[SP_C_lost_events];
+	size_t threads = s->n_threads + s->emit.n_born;
 	if (sp_stats_json) {
 		fprintf(stderr,
 			"{\"stage\": \"sp-capture\", \"samples\": %llu, \"lost_events\": %llu, "
 			"\"clock\": \"%s\", \"rate_hz\": %llu, \"threads\": %zu, \"ring_bytes\": "
 			"%zu, \"bytes\": %llu, \"seconds\": %.3f}\n",
 			samples, lost, s->sampler.event->name,
-			(unsigned long long)s->sampler.rate_hz, s->n_threads, s->ring_bytes,
-			(unsigned long long)s->emit.round_bytes, seconds);
+			(unsigned long long)s->sampler.rate_hz, threads, s->ring_bytes,
+			(unsigned long long)s->n_bytes, seconds);
 		return;
 	}
 	sp_note("%llu samples, %llu lost; %s %llu Hz; %zu thread%s; %.1f s%s", samples, lost,
-		s->sampler.event->name, (unsigned long long)s->sampler.rate_hz, s->n_threads,
-		s->n_threads == 1 ? "" : "s", seconds,
-		lost ? "; to lose less: a larger --ring, a lower -F or -s" : "");
+		s->sampler.event->name, (unsigned long long)s->sampler.rate_hz, threads,
+		threads == 1 ? "" : "s", seconds,
+		!lost			? ""
+		: s->emit.n_dropped * 2 > lost ? "; to lose less: a faster reader of the stream"
+					: "; to lose less: a larger --ring, a lower -F or -s");
 }
 
 /* Exit as the command did. */
@@ -65,26 +72,56 @@ static int as_command(const struct cap_launch *l)
 	return WEXITSTATUS(l->status);
 }
 
+/* The recording is whole; a command that outlives it is waited for, unless told not to. */
+static int wait_command(struct cap_session *s)
+{
+	if (s->launch.pid <= 0)
+		return SP_EXIT_OK;
+	if (!cap_launch_wait(&s->launch, false))
+		sp_note("the recording is complete; waiting for %s (process %d), Ctrl-C twice to "
+			"leave it",
+			s->o->command[0], (int)s->launch.pid);
+	cap_signals_forward(s->launch.pid);
+	while (!cap_launch_wait(&s->launch, true)) {
+		if (sp_stop_level() > 1 && !cap_signals_forward(s->launch.pid))
+			break;
+		cap_signals_forward(s->launch.pid);
+	}
+	return as_command(&s->launch);
+}
+
+static _Noreturn void fail(struct cap_session *s, struct cap_sink *sink, const struct sp_err *err,
+			   const char *cure)
+{
+	cap_sink_close(sink);
+	if (!s->launch_failed)
+		sp_die(err, cure[0] ? cure : NULL);
+	sp_warn("%s", err->msg);
+	exit(err->os == EACCES || err->os == ENOEXEC || err->os == EPERM ? 126 : 127);
+}
+
 int main(int argc, char **argv)
 {
 	struct cap_options o;
 	struct cap_session s;
+	struct cap_sink sink;
 	struct sp_err err = {0};
 	char cure[400];
 	cap_options_parse(&o, argc, argv);
+	if (o.check)
+		return cap_check(&o);
 	refuse_terminal(&o);
 	cap_launch_prepare();
+	if (cap_sink_open(&sink, &o, argv[0], &err) < 0)
+		sp_die(&err, NULL);
 	sp_stop_install(SP_STOP_FIRST);
-	sp_pipe_enlarge(STDOUT_FILENO);
-	int rc = cap_session_run(&s, &o, STDOUT_FILENO, "standard output", argv, cure, &err);
-	if (rc < 0)
-		sp_die(&err, cure[0] ? cure : NULL);
+	cap_signals_install();
+	if (cap_session_run(&s, &o, sink.fd, sink.name, argv, cure, &err) < 0)
+		fail(&s, &sink, &err, cure);
 	say_closing(&s);
-	while (s.launch.pid > 0 && !cap_launch_wait(&s.launch, true))
-		if (sp_stop_level() > 1)
-			break;
-	int status = as_command(&s.launch);
+	int worst = cap_sink_close(&sink);
+	int status = wait_command(&s);
 	cap_session_deinit(&s);
 	cap_options_deinit(&o);
-	return status;
+	return status ? status : worst;
 }

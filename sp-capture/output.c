@@ -26,6 +26,7 @@ struct cap_output {
 	struct block *first, *last; /* full ones, oldest first */
 	struct block *free;	    /* the last used one first: it is in the cache */
 	size_t n_blocks;	    /* allocated, wherever they are */
+	size_t n_waiting;	    /* full ones, or being written */
 	bool ending;
 	int code; /* of the first failed write */
 	struct sp_err err;
@@ -73,6 +74,7 @@ static void *run(void *arg)
 				o->err = err;
 			}
 		}
+		o->n_waiting--;
 		b->next = o->free;
 		o->free = b;
 	}
@@ -135,6 +137,14 @@ uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
 	return p;
 }
 
+bool cap_output_has_room(struct cap_output *o)
+{
+	pthread_mutex_lock(&o->lock);
+	bool room = o->code == 0 && o->n_waiting < CAP_BLOCKS / 2;
+	pthread_mutex_unlock(&o->lock);
+	return room;
+}
+
 void cap_output_push(struct cap_output *o, size_t min)
 {
 	struct block *b = o->current;
@@ -147,6 +157,7 @@ void cap_output_push(struct cap_output *o, size_t min)
 	else
 		o->first = b;
 	o->last = b;
+	o->n_waiting++;
 	pthread_cond_signal(&o->more);
 	pthread_mutex_unlock(&o->lock);
 }

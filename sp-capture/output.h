@@ -28,6 +28,9 @@ int cap_output_new(struct cap_output **out, struct sp_writer *writer, int fd, co
  * the next call. NULL when the blocks are full or the output is dead. */
 uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample);
 
+/* Whether large objects may go on now: half of the blocks are free. */
+bool cap_output_has_room(struct cap_output *o);
+
 /* Hand the current block to the writing thread (when it holds at least min bytes). */
 void cap_output_push(struct cap_output *o, size_t min);
 

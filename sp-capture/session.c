@@ -13,12 +13,14 @@
 #include "base/file.h"
 #include "base/stop.h"
 #include "head.h"
+#include "kallsyms.h"
 #include "rings.h"
 #include "tasks.h"
 
 #define MIN_INTERVAL_NS UINT64_C(2000000)
 #define MAX_INTERVAL_NS UINT64_C(40000000)
 #define IDLE_INTERVAL_NS UINT64_C(250000000)
+#define PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 #define SWEEP_NS UINT64_C(1000000000)
 
 /* --- draining --- */
@@ -67,6 +69,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	}
 	for (size_t i = 0; i < s->n_cpus; i++)
 		cap_ring_release(&s->rings[i]);
+	cap_embed_pump(&s->embed, PUMP_BYTES);
 	cap_emit_round(&s->emit, s->rings, all);
 	cap_output_push(s->out, 1);
 	return found;
@@ -191,6 +194,36 @@ static int loop(struct cap_session *s, struct sp_err *err)
 static void on_thread_exit(void *arg, int32_t tid)
 {
 	cap_attach_ended(arg, tid);
+}
+
+static void on_map(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns)
+{
+	struct cap_session *s = arg;
+	cap_embed_map(&s->embed, q, r, time_ns);
+}
+
+static void on_jit(void *arg, struct cap_proc *q)
+{
+	struct cap_session *s = arg;
+	cap_embed_jit(&s->embed, q);
+}
+
+static void on_exec(void *arg, struct cap_proc *q, uint64_t time_ns)
+{
+	struct cap_session *s = arg;
+	cap_embed_end(&s->embed, q, time_ns);
+	cap_embed_off(&s->embed, q, time_ns);
+}
+
+static void on_exit_process(void *arg, struct cap_proc *q, uint64_t time_ns)
+{
+	struct cap_session *s = arg;
+	cap_embed_end(&s->embed, q, time_ns);
+}
+
+static void on_copy(void *arg, int32_t tid, size_t cpu_index)
+{
+	cap_attach_copy(arg, tid, cpu_index);
 }
 
 static void on_fork(void *arg, int32_t ptid)
@@ -332,19 +365,38 @@ static void emit_end(struct cap_session *s)
 	sp_buf_deinit(&b);
 }
 
+/* What travels at the end: perf maps of the living, kernel names; until it is out, or nobody wants
+ * it. */
+static void embed_all(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->emit.procs.n; i++)
+		if (s->emit.procs.procs[i])
+			cap_embed_end(&s->embed, s->emit.procs.procs[i], s->emit.now_ns);
+	if (s->sampler.kernel_frames && s->o->embed != CAP_EMBED_NONE)
+		cap_kallsyms_embed(&s->embed);
+	while (cap_embed_pump(&s->embed, PUMP_BYTES) && cap_output_error(s->out, NULL) == 0) {
+		cap_output_push(s->out, 1);
+		if (!cap_output_has_room(s->out))
+			poll(NULL, 0, 2);
+	}
+}
+
 /* Drain, account, embed, end. */
 static int finish(struct cap_session *s, struct sp_err *err)
 {
 	cap_attach_switch(s, false);
+	s->end_ns = cap_now_ns();
 	int rc = cap_session_drain(s, true, err);
 	if (rc < 0)
 		return rc;
 	if (s->launch.pid > 0)
 		cap_launch_wait(&s->launch, false);
+	embed_all(s);
 	emit_final_losses(s);
 	emit_counters(s);
 	cap_emit_round(&s->emit, s->rings, true);
 	emit_end(s);
+	s->n_bytes = cap_output_bytes(s->out);
 	return 0;
 }
 
@@ -364,6 +416,7 @@ static int start(struct cap_session *s, char *const *argv, struct sp_err *err)
 	}
 	s->emit.out = s->out;
 	s->emit.now_ns = s->emit.round_ns = s->start_ns;
+	cap_embed_init(&s->embed, &s->emit, s->o->embed, s->start_ns, s->start_wall_ns);
 	cap_head_emit(s);
 	return 0;
 }
@@ -404,8 +457,20 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	s->emit.follow = o->follow;
 	s->emit.on_thread_exit = on_thread_exit;
 	s->emit.on_fork = on_fork;
+	s->emit.on_map = on_map;
+	s->emit.on_jit = on_jit;
+	s->emit.on_exec = on_exec;
+	s->emit.on_exit = on_exit_process;
+	s->emit.on_copy = on_copy;
 	s->emit.arg = s;
 	return start(s, argv, err);
+}
+
+static int launch_go(struct cap_session *s, struct sp_err *err)
+{
+	int rc = cap_launch_go(&s->launch, s->o->command[0], err);
+	s->launch_failed = rc < 0;
+	return rc;
 }
 
 static int record(struct cap_session *s, struct sp_err *err)
@@ -413,7 +478,7 @@ static int record(struct cap_session *s, struct sp_err *err)
 	int rc = 0;
 	if (s->o->delay_ns) {
 		if (s->launch.go_fd >= 0)
-			rc = cap_launch_go(&s->launch, s->o->command[0], err);
+			rc = launch_go(s, err);
 		if (rc >= 0 && !wait_delay(s))
 			return finish(s, err);
 	}
@@ -421,12 +486,13 @@ static int record(struct cap_session *s, struct sp_err *err)
 		rc = attach(s, err);
 	if (rc < 0)
 		return rc;
-	say_recording(s);
 	if (s->launch.go_fd >= 0)
-		rc = cap_launch_go(&s->launch, s->o->command[0], err);
+		rc = launch_go(s, err);
 	s->enabled_ns = cap_now_ns();
-	if (rc >= 0)
-		rc = loop(s, err);
+	if (rc < 0)
+		return rc;
+	say_recording(s);
+	rc = loop(s, err);
 	return rc < 0 ? rc : finish(s, err);
 }
 
@@ -460,6 +526,7 @@ void cap_session_deinit(struct cap_session *s)
 	for (size_t i = 0; s->rings && i < s->n_cpus; i++)
 		cap_ring_unmap(&s->rings[i]);
 	free(s->rings);
+	cap_embed_deinit(&s->embed);
 	cap_emit_deinit(&s->emit);
 	cap_kernel_deinit(&s->kernel);
 }

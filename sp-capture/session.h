@@ -2,6 +2,7 @@
 #ifndef CAP_SESSION_H
 #define CAP_SESSION_H
 
+#include "embed.h"
 #include "emit.h"
 #include "events.h"
 #include "kernel.h"
@@ -14,7 +15,6 @@ struct cap_task {
 	int32_t pid, tid;
 	enum cap_role role;
 	int *fds;	    /* owned: one per CPU, -1 = closed */
-	uint64_t *ids;	    /* owned; only of late ones, else NULL */
 	uint64_t opened_ns; /* when the last of its events was open */
 	bool ended;	    /* its EXIT was seen: close once nobody inherits from it */
 };
@@ -33,6 +33,7 @@ struct cap_session {
 	struct cap_ring *rings; /* owned; one per CPU */
 	size_t n_cpus, ring_bytes;
 	struct cap_emit emit;
+	struct cap_embed_state embed;
 	struct cap_output *out;
 	struct cap_task *tasks; /* owned */
 	size_t n_tasks, cap_tasks;
@@ -46,9 +47,7 @@ struct cap_session {
 	struct cap_root *roots; /* owned: what the user asked for */
 	size_t n_roots, cap_roots;
 	uint64_t *retired_lost; /* owned; per CPU: of events closed already */
-	uint64_t *dead_ids;	/* owned; events whose samples are copies */
-	size_t n_dead_ids, cap_dead_ids;
-	size_t n_late, n_ended;
+	size_t n_ended;
 	struct cap_pin {
 		int32_t tid; /* 0 = free */
 		int fd;
@@ -56,12 +55,14 @@ struct cap_session {
 	size_t n_pins, cap_pins;
 	struct sp_map64 pin_of; /* index by tid, of a pin that may be another's by now */
 	struct cap_launch launch;
-	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns;
+	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
+	uint64_t n_bytes; /* of the stream */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
 	size_t n_threads;     /* at the start */
 	int out_fd;
 	const char *out_name;
-	bool attaching; /* births are noted */
+	bool attaching;	    /* births are noted */
+	bool launch_failed; /* the command could not be run */
 };
 
 /* --- attach.c --- */
@@ -76,6 +77,8 @@ int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
 void cap_attach_pin(struct cap_session *s, int32_t tid);
 /* A thread that we opened or pinned has ended. */
 void cap_attach_ended(struct cap_session *s, int32_t tid);
+/* An event of a thread proved to be a copy of an inherited one. */
+void cap_attach_copy(struct cap_session *s, int32_t tid, size_t cpu_index);
 /* Close the events of ended threads that nobody inherits from. */
 void cap_attach_sweep(struct cap_session *s);
 /* Disable or enable all events. */

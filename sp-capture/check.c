@@ -1,0 +1,137 @@
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "events.h"
+#include "rings.h"
+#include "tasks.h"
+
+static void number(const char *what, int64_t v)
+{
+	if (v == CAP_UNKNOWN)
+		printf("  %-40s unreadable\n", what);
+	else if (v == INT64_MAX)
+		printf("  %-40s unlimited\n", what);
+	else
+		printf("  %-40s %lld\n", what, (long long)v);
+}
+
+static void limits(const struct cap_kernel *k)
+{
+	struct rlimit r = {0};
+	getrlimit(RLIMIT_NOFILE, &r);
+	printf("limits\n");
+	number("kernel.perf_event_paranoid", k->paranoid);
+	number("kernel.perf_event_max_sample_rate (Hz)", k->max_rate_hz);
+	number("kernel.perf_event_mlock_kb (per CPU)", k->mlock_kb);
+	number("ulimit -l, locked memory (KiB)", k->memlock_kb);
+	number("ulimit -n, descriptors (hard)", (int64_t)r.rlim_max);
+	number("CPUs online", (int64_t)k->n_cpus);
+}
+
+static void line(const char *what, bool works, const char *why, const char *cure)
+{
+	printf("  %-18s %s%s%s\n", what, works ? "yes" : "no", *why ? ": " : "", why);
+	if (!works && *cure)
+		printf("  %-18s cure: %s\n", "", cure);
+}
+
+/* One way of sampling, tried on ourselves. */
+static bool try_way(const struct cap_options *asked, const struct cap_kernel *k,
+		    const char *event, bool kernel, const char *label)
+{
+	struct cap_options o = *asked;
+	struct cap_sampler s;
+	struct sp_err err = {0};
+	o.event = event;
+	o.kernel = kernel;
+	o.command = NULL;
+	if (cap_sampler_init(&s, &o, k, &err) < 0) {
+		line(label, false, err.msg, s.cure);
+		return false;
+	}
+	bool works = cap_sampler_probe(&s, &err) >= 0;
+	if (works && kernel && !s.kernel_frames)
+		line(label, false, s.kernel_refusal,
+		     "run it as root, or: sudo sysctl kernel.perf_event_paranoid=1");
+	else
+		line(label, works, works ? "" : err.msg, s.cure);
+	if (works && !s.has_lost)
+		line("exact loss", false, "this kernel is older than 6.0: LOST records are summed",
+		     "");
+	return works;
+}
+
+static bool rings(const struct cap_options *o, const struct cap_kernel *k)
+{
+	struct cap_sampler s;
+	struct sp_err err = {0};
+	struct cap_ring *r = calloc(k->n_cpus, sizeof *r);
+	char why[200];
+	if (!r || cap_sampler_init(&s, o, k, &err) < 0) {
+		free(r);
+		return false;
+	}
+	size_t wanted = cap_ring_size(o->ring_bytes, s.rate_hz, o->stack_bytes, k->page_bytes);
+	size_t got = wanted;
+	int rc = cap_rings_map(r, &s, &got, o->stack_bytes, &err);
+	if (rc < 0)
+		line("rings", false, err.msg, s.cure);
+	else {
+		snprintf(why, sizeof why, "%zu KiB per CPU, %llu samples of %u stack bytes%s",
+			 got / 1024,
+			 (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
+			 o->stack_bytes,
+			 got < wanted ? " (more with ulimit -l or a smaller -s)" : "");
+		line("rings", true, why, "");
+	}
+	for (size_t i = 0; rc >= 0 && i < k->n_cpus; i++)
+		cap_ring_unmap(&r[i]);
+	free(r);
+	return rc >= 0;
+}
+
+/* Whether the sampling event opens on each process that was asked for. */
+static bool targets(const struct cap_options *o, const struct cap_kernel *k)
+{
+	bool all = true;
+	for (size_t i = 0; i < o->n_pids + o->n_tids; i++) {
+		int32_t id = i < o->n_pids ? o->pids[i] : o->tids[i - o->n_pids];
+		struct cap_sampler s;
+		struct sp_err err = {0};
+		char label[32];
+		snprintf(label, sizeof label, "%s %d", i < o->n_pids ? "process" : "thread", id);
+		int fd = cap_sampler_init(&s, o, k, &err);
+		s.attr.disabled = 1;
+		if (fd >= 0)
+			fd = cap_sampler_open(&s, CAP_SAMPLES, id, k->cpus[0], k->n_cpus * 2, &err);
+		line(label, fd >= 0, fd >= 0 ? "" : err.msg, s.cure);
+		all &= fd >= 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	return all;
+}
+
+int cap_check(const struct cap_options *o)
+{
+	struct cap_kernel k;
+	struct sp_err err;
+	if (cap_kernel_read(&k, &err) < 0)
+		sp_die(&err, NULL);
+	limits(&k);
+	printf("sampling as %s\n", geteuid() == 0 ? "root" : "this user");
+	try_way(o, &k, "cycles", false, "hardware cycles");
+	bool works = try_way(o, &k, "cpu-clock", false, "cpu-clock");
+	try_way(o, &k, "cpu-clock", true, "kernel frames");
+	works &= rings(o, &k);
+	works &= targets(o, &k);
+	cap_kernel_deinit(&k);
+	return sp_finish_stdout(works ? SP_EXIT_OK : SP_EXIT_FAILED);
+}
