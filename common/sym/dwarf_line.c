@@ -410,9 +410,10 @@ const char *dw_lines_file(struct dw_unit *u, struct dw_lines *l, uint64_t number
 	const char *dir = f->dir < l->n_dirs ? l->dirs[f->dir] : NULL;
 	struct sp_buf b = {0};
 	if (f->name[0] != '/') {
-		if (u->comp_dir && (!dir || dir[0] != '/'))
+		bool absolute = dir && dir[0] == '/';
+		if (u->comp_dir && !absolute)
 			sp_buf_str(&b, u->comp_dir);
-		if (dir && *dir && dir != u->comp_dir && strcmp(dir, ".") != 0)
+		if (absolute || (dir && *dir && dir != u->comp_dir && strcmp(dir, ".") != 0))
 			add_part(&b, dir);
 	}
 	add_part(&b, f->name);
