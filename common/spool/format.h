@@ -29,6 +29,7 @@ enum sp_block_type {
 	SP_BLOCK_OBJECT = 4, /* a piece of an embedded file */
 	SP_BLOCK_STAGE = 5,  /* the counters of one stage */
 	SP_BLOCK_END = 6,    /* totals, and whether the input was whole */
+	SP_BLOCK_FACTS = 7,  /* INFO's columns once more, for facts that were learnt late */
 };
 
 enum sp_block_flag {
@@ -140,8 +141,9 @@ enum sp_column {
 	SP_COL_EV_B = 143,    /* loss: count */
 	SP_COL_EV_C = 144,    /* loss: cpu + 1; exec: on */
 	SP_COL_EV_D = 145,    /* exec: bytes of cmdline + 1, 0 = none */
-	SP_COL_EV_BYTES = 146,
-	SP_COL_EV_N = 147,
+	SP_COL_EV_ORIGIN = 146,
+	SP_COL_EV_BYTES = 147,
+	SP_COL_EV_N = 148,
 };
 
 /* HEAD of a DATA block: these values as ulebs, in this order; more may follow in later versions. */

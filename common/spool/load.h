@@ -207,7 +207,7 @@ struct sp_spool {
 
 /* Take in one block of the first pass. 0, or why it can't be used (a static text). */
 const char *sp_load_data(struct sp_spool *s, const uint8_t *payload, size_t n, uint64_t at);
-const char *sp_load_info(struct sp_spool *s, const uint8_t *payload, size_t n);
+const char *sp_load_info(struct sp_spool *s, const uint8_t *payload, size_t n, bool late);
 const char *sp_load_events(struct sp_spool *s, const uint8_t *payload, size_t n);
 /* No more pieces come for the last object. */
 void sp_load_object_end(struct sp_spool *s);

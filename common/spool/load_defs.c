@@ -222,6 +222,11 @@ static const char *load_segs(struct sp_spool *s, struct sp_data *d, const struct
 	return NULL;
 }
 
+uint32_t sp_load_origin(const struct sp_repoch *e, uint64_t local)
+{
+	return local && local < SP_NONE - e->origin ? e->origin + (uint32_t)local : 0;
+}
+
 static const char *load_threads(struct sp_spool *s, struct sp_data *d, const struct sp_repoch *e)
 {
 	struct sp_col *c = d->cols.c;
@@ -242,8 +247,9 @@ static const char *load_threads(struct sp_spool *s, struct sp_data *d, const str
 		s->thread[s->n_thread] = (struct sp_rthread){
 			.pub = {.id = (uint32_t)s->n_thread, .pid = (int32_t)pid,
 				.tid = (int32_t)(pid + step)},
-			.origin = (uint32_t)sp_col_next(&c[SP_COL_THREAD_ORIGIN]),
 		};
+		struct sp_rthread *t = &s->thread[s->n_thread];
+		t->pub.origin = t->origin = sp_load_origin(e, sp_col_next(&c[SP_COL_THREAD_ORIGIN]));
 	}
 	return NULL;
 }
@@ -297,7 +303,7 @@ static const char *load_sets(struct sp_spool *s, struct sp_data *d, const struct
 			return "a pid is out of range";
 		s->set[s->n_set++] = (struct sp_rset){
 			.pid = (int32_t)pid,
-			.origin = (uint32_t)sp_col_next(&c[SP_COL_SET_ORIGIN]),
+			.origin = sp_load_origin(e, sp_col_next(&c[SP_COL_SET_ORIGIN])),
 			.epoch = number,
 			.first = SP_NONE,
 			.last = SP_NONE,

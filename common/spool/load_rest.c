@@ -4,13 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *sp_load_info(struct sp_spool *s, const uint8_t *payload, size_t n)
+const char *sp_load_info(struct sp_spool *s, const uint8_t *payload, size_t n, bool late)
 {
 	struct sp_cols *c = &s->data.cols;
 	if (!sp_cols_parse(c, payload, n))
 		return "its columns are malformed";
 	const char *why = NULL;
-	struct sp_repoch *e = sp_load_epoch(s, s->n_epoch, &why);
+	struct sp_repoch *e = !late	   ? sp_load_epoch(s, s->n_epoch, &why)
+			      : s->n_epoch ? &s->epoch[s->n_epoch - 1]
+					   : NULL;
 	if (!e)
 		return why;
 	e->shift_ns = (int64_t)sp_cols_u64(c, SP_COL_SHIFT_NS);
@@ -44,8 +46,8 @@ const char *sp_load_events(struct sp_spool *s, const uint8_t *payload, size_t n)
 	size_t n_loss = s->n_loss, n_exec = s->n_exec;
 	const char *why = NULL;
 	for (; count && !why; count--) {
-		uint64_t v[6];
-		for (unsigned i = 0; i < 6; i++)
+		uint64_t v[7];
+		for (unsigned i = 0; i < 7; i++)
 			v[i] = sp_col_next(&cols->c[SP_COL_EV_KIND + i]);
 		if (!(v[0] & 1)) {
 			struct sp_spool_loss *l = SP_PUSH(&s->loss, &s->n_loss, &s->cap_loss);
@@ -68,11 +70,14 @@ const char *sp_load_events(struct sp_spool *s, const uint8_t *payload, size_t n)
 				.on = v[4] & 1,
 				.cmdline = v[5] ? "" : NULL,
 				.cmdline_len = (uint32_t)len,
+				.origin = s->n_epoch ? sp_load_origin(&s->epoch[s->n_epoch - 1],
+								      v[6])
+						     : 0,
 			};
 		text += len;
 		left -= why ? 0 : len;
 	}
-	for (unsigned i = 0; i < 6 && !why; i++)
+	for (unsigned i = 0; i < 7 && !why; i++)
 		if (cols->c[SP_COL_EV_KIND + i].bad)
 			why = "a column is shorter than its entries";
 	if (why) {
@@ -109,6 +114,7 @@ const char *sp_load_object(struct sp_spool *s, const uint8_t *payload, size_t n)
 		.inode = sp_cur_u64(&c),
 		.dev_major = sp_cur_u32(&c),
 		.dev_minor = sp_cur_u32(&c),
+		.origin = sp_cur_u32(&c),
 	};
 	uint16_t path_len = sp_cur_u16(&c);
 	pub.build_id_len = sp_cur_u8(&c);
@@ -128,6 +134,7 @@ const char *sp_load_object(struct sp_spool *s, const uint8_t *payload, size_t n)
 						 : NULL;
 		if (!o)
 			return "memory ended";
+		pub.origin = s->n_epoch ? sp_load_origin(&s->epoch[epoch], pub.origin) : 0;
 		*o = (struct sp_robject){.pub = pub, .no = no, .total = total, .epoch = epoch};
 		if (!sp_load_text(s, id, pub.build_id_len, &o->id_at) ||
 		    !sp_load_text(s, path, path_len, &o->path_at)) {

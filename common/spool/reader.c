@@ -54,7 +54,7 @@ static int take(struct sp_spool *s, const struct sp_block *b, uint64_t at, const
 	const char *why = NULL;
 	switch ((enum sp_block_type)b->type) {
 	case SP_BLOCK_INFO:
-		why = sp_load_info(s, payload, b->raw);
+		why = sp_load_info(s, payload, b->raw, false);
 		break;
 	case SP_BLOCK_DATA:
 		why = sp_load_data(s, payload, b->raw, at);
@@ -67,6 +67,9 @@ static int take(struct sp_spool *s, const struct sp_block *b, uint64_t at, const
 		break;
 	case SP_BLOCK_STAGE:
 		why = sp_load_stage(s, payload, b->raw);
+		break;
+	case SP_BLOCK_FACTS:
+		why = sp_load_info(s, payload, b->raw, true);
 		break;
 	case SP_BLOCK_END:
 		why = sp_load_end(s, payload, b->raw);

@@ -85,6 +85,7 @@ static bool make_modules(struct sp_spool *s)
 		*p = (struct sp_spool_module){
 			.id = (uint32_t)i,
 			.pid = s->set[m->set].pid,
+			.origin = s->set[m->set].origin,
 			.start = m->start,
 			.end = m->start + m->len,
 			.file_offset = m->foff,
@@ -96,6 +97,7 @@ static bool make_modules(struct sp_spool *s)
 			continue;
 		const struct sp_rfile *f = &s->file[m->file];
 		p->inode = f->ino;
+		p->inode_generation = f->gen;
 		p->dev_major = f->maj;
 		p->dev_minor = f->min;
 		p->build_id = f->id_len ? (const uint8_t *)text_at(s, f->id_at) : NULL;
@@ -308,6 +310,19 @@ const struct sp_spool_info *sp_spool_info(const struct sp_spool *s)
 const struct sp_counters *sp_spool_counters(const struct sp_spool *s)
 {
 	return &s->counters;
+}
+
+size_t sp_spool_n_origins(const struct sp_spool *s)
+{
+	return s->n_origin + 1;
+}
+
+struct sp_spool_origin sp_spool_origin(const struct sp_spool *s, uint32_t origin)
+{
+	if (origin == 0 || origin > s->n_origin)
+		return (struct sp_spool_origin){s->info.hostname, s->info.boot_id};
+	return (struct sp_spool_origin){sp_show_string(s, s->origin[origin - 1].host),
+					sp_show_string(s, s->origin[origin - 1].boot)};
 }
 
 size_t sp_spool_n_modules(const struct sp_spool *s)

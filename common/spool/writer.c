@@ -138,6 +138,11 @@ int sp_spool_block(struct sp_spool_writer *w, enum sp_block_type type, const voi
 	return emit_block(w, type, raw, n, err);
 }
 
+void sp_spool_set_shift(struct sp_spool_writer *w, int64_t shift_ns)
+{
+	w->opts.shift_ns = shift_ns;
+}
+
 int sp_spool_put_info(struct sp_spool_writer *w, const struct sp_spool_info *info,
 		      struct sp_err *err)
 {
@@ -156,7 +161,9 @@ int sp_spool_put_info(struct sp_spool_writer *w, const struct sp_spool_info *inf
 	sp_col_u64(b, SP_COL_WALL_NS, info->wall_ns);
 	sp_col_u64(b, SP_COL_RESOLUTION_NS, w->opts.resolution_ns);
 	sp_col_u64(b, SP_COL_SHIFT_NS, (uint64_t)w->opts.shift_ns);
-	return b->failed ? sp_spool_nomem(w, err) : 0;
+	if (b->failed)
+		return sp_spool_nomem(w, err);
+	return w->begun ? sp_spool_block(w, SP_BLOCK_FACTS, b->data, b->len, err) : 0;
 }
 
 static int dead(const struct sp_spool_writer *w, struct sp_err *err)
@@ -236,7 +243,7 @@ static int flush_events(struct sp_spool_writer *w, struct sp_err *err)
 	if (!w->n_ev)
 		return 0;
 	w->raw.len = 0;
-	for (unsigned id = SP_COL_EV_KIND; id < SP_COL_EV_BYTES; id++)
+	for (unsigned id = SP_COL_EV_KIND; id <= SP_COL_EV_ORIGIN; id++)
 		sp_col_flush(&w->raw, id, &w->col[id]);
 	sp_col_bytes(&w->raw, SP_COL_EV_BYTES, w->ev_bytes.data, w->ev_bytes.len);
 	/* Events may be all zeros: their number is told by itself. */
@@ -248,11 +255,11 @@ static int flush_events(struct sp_spool_writer *w, struct sp_err *err)
 	return sp_spool_block(w, SP_BLOCK_EVENTS, w->raw.data, w->raw.len, err);
 }
 
-static int put_event(struct sp_spool_writer *w, const uint64_t v[6], struct sp_err *err)
+static int put_event(struct sp_spool_writer *w, const uint64_t v[7], struct sp_err *err)
 {
 	if (w->failed.code)
 		return dead(w, err);
-	for (unsigned i = 0; i < 6; i++)
+	for (unsigned i = 0; i < 7; i++)
 		sp_col_push(&w->col[SP_COL_EV_KIND + i], v[i]);
 	w->n_ev++;
 	return w->n_ev >= 16384 || w->ev_bytes.len >= (1u << 20) ? flush_events(w, err) : 0;
@@ -260,7 +267,7 @@ static int put_event(struct sp_spool_writer *w, const uint64_t v[6], struct sp_e
 
 int sp_spool_put_loss(struct sp_spool_writer *w, const struct sp_spool_loss *l, struct sp_err *err)
 {
-	const uint64_t v[6] = {(uint64_t)l->kind << 1, l->from_ns, l->to_ns - l->from_ns, l->count,
+	const uint64_t v[7] = {(uint64_t)l->kind << 1, l->from_ns, l->to_ns - l->from_ns, l->count,
 			       (uint32_t)(l->cpu + 1)};
 	return put_event(w, v, err);
 }
@@ -270,8 +277,8 @@ int sp_spool_put_exec(struct sp_spool_writer *w, const struct sp_spool_exec *e, 
 	uint32_t n = e->cmdline_len < SP_SPOOL_MAX_STRING ? e->cmdline_len : SP_SPOOL_MAX_STRING;
 	if (e->cmdline)
 		sp_buf_add(&w->ev_bytes, e->cmdline, n);
-	const uint64_t v[6] = {(uint64_t)e->kind << 1 | 1, e->time_ns, sp_zigzag(e->pid), 0, e->on,
-			       e->cmdline ? n + 1 : 0};
+	const uint64_t v[7] = {(uint64_t)e->kind << 1 | 1, e->time_ns, sp_zigzag(e->pid), 0, e->on,
+			       e->cmdline ? n + 1 : 0, e->origin};
 	return put_event(w, v, err);
 }
 
@@ -303,6 +310,7 @@ int sp_spool_put_object(struct sp_spool_writer *w, const struct sp_spool_object 
 		sp_buf_u64(b, o->inode);
 		sp_buf_u32(b, o->dev_major);
 		sp_buf_u32(b, o->dev_minor);
+		sp_buf_u32(b, o->origin);
 		sp_buf_u16(b, (uint16_t)path_len);
 		uint8_t id_len = o->build_id && o->build_id_len <= 64 ? o->build_id_len : 0;
 		sp_buf_u8(b, id_len);

@@ -34,9 +34,11 @@ struct sp_spool_wopts {
 int sp_spool_writer_new(struct sp_spool_writer **out, const struct sp_spool_wopts *opts,
 			struct sp_err *err);
 void sp_spool_writer_free(struct sp_spool_writer *w); /* writes nothing; NULL is fine */
+/* The shift, when it is known only later: before the first block. */
+void sp_spool_set_shift(struct sp_spool_writer *w, int64_t shift_ns);
 
-/* The facts of the recording: once, before the first flush (else empty ones are written). Only
- * the strings, start_timestamp_us, sample_interval_us, clock_ns and wall_ns are looked at. */
+/* The facts of the recording, before the first block; what is learnt later replaces them. Only the
+ * strings, start_timestamp_us, sample_interval_us, clock_ns and wall_ns are looked at. */
 int sp_spool_put_info(struct sp_spool_writer *w, const struct sp_spool_info *info,
 		      struct sp_err *err);
 

@@ -28,6 +28,7 @@
 	X(not_unwound_samples, "samples whose stack bytes nobody unwound")                         \
 	X(truncated_frame_markers, "samples that stopped before their root")                       \
 	X(ignored_user_callchain_frames, "user addresses of the kernel's chains not used")         \
+	X(zero_chain_entries, "zeros in the kernel's chains, which mean nothing")                         \
 	X(spliced_samples, "samples continued by the kernel's frame-pointer chain")                \
 	X(skipped_records, "records of unknown kinds")                                             \
 	X(native_register_capture, "stops: registers incomplete")                                  \

@@ -40,6 +40,7 @@ struct sp_spool_module {
 	uint64_t start, end;       /* AVMA */
 	uint64_t file_offset;      /* of start */
 	uint64_t inode;            /* 0 = unknown */
+	uint64_t inode_generation; /* 0 = unknown */
 	uint32_t dev_major, dev_minor;
 	const uint8_t *build_id;   /* build_id_len bytes, or NULL */
 	uint8_t build_id_len;
@@ -47,6 +48,7 @@ struct sp_spool_module {
 	uint32_t file;             /* equal files of different processes have the same number */
 	bool is_kernel;
 	bool is_anon; /* code without a file: JIT, heap, stack … */
+	uint32_t origin;
 };
 
 /* One frame of a stack. frame_id is a dense number for caches: equal (file, offset) or (kernel
@@ -62,6 +64,7 @@ struct sp_spool_frame {
 struct sp_spool_thread {
 	uint32_t id;
 	int32_t pid, tid;
+	uint32_t origin; /* merged recordings: whose pid this is; see sp_spool_origin() */
 };
 
 struct sp_spool_event {
@@ -104,6 +107,7 @@ struct sp_spool_exec { /* an exec, or a runtime marker */
 	bool on;
 	const char *cmdline; /* exec: NUL-separated words, may be NULL */
 	uint32_t cmdline_len;
+	uint32_t origin;
 };
 
 struct sp_spool_object { /* an embedded file, perf map, kallsyms … (perf/ext.h's kinds) */
@@ -116,6 +120,13 @@ struct sp_spool_object { /* an embedded file, perf map, kallsyms … (perf/ext.h
 	const char *path;
 	const uint8_t *data; /* owned by the reader, loaded at open */
 	size_t size;
+	uint32_t origin;
+};
+
+/* A host and boot that recordings were merged from. Equal pids of different origins are different
+ * processes. Origin 0 is what sp_spool_info() describes. */
+struct sp_spool_origin {
+	const char *hostname, *boot_id;
 };
 
 /* Open a file; "-" reads standard input to its end. SP_ERR_CORRUPT: not a spool, or nothing of it
@@ -130,6 +141,8 @@ const char *sp_spool_complaint(const struct sp_spool *s); /* "" when whole */
 const struct sp_spool_info *sp_spool_info(const struct sp_spool *s);
 const struct sp_counters *sp_spool_counters(const struct sp_spool *s);
 
+size_t sp_spool_n_origins(const struct sp_spool *s); /* at least 1 */
+struct sp_spool_origin sp_spool_origin(const struct sp_spool *s, uint32_t origin);
 size_t sp_spool_n_modules(const struct sp_spool *s);
 const struct sp_spool_module *sp_spool_module(const struct sp_spool *s, uint32_t id);
 size_t sp_spool_n_threads(const struct sp_spool *s);

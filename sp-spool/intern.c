@@ -1,0 +1,355 @@
+#include "intern.h"
+
+#include <stdlib.h>
+
+#define N_THREADS 4096u    /* powers of two */
+#define N_ADDRS (1u << 16)
+#define MAX_CHAINS (1u << 19)
+
+int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
+		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err)
+{
+	*x = (struct spool_intern){.w = w, .reader = reader, .version = 1, .kset = SP_NONE,
+				   .chain_mask = 1023, .seed = {seed[0], seed[1]}};
+	x->procs = sp_procs_new();
+	x->threads = calloc(N_THREADS, sizeof *x->threads);
+	x->addrs = malloc(N_ADDRS * sizeof *x->addrs);
+	x->chains = calloc(x->chain_mask + 1, sizeof *x->chains);
+	if (!x->procs || !x->threads || !x->addrs || !x->chains) {
+		spool_intern_deinit(x);
+		return sp_err_nomem(err);
+	}
+	for (uint32_t i = 0; i < N_ADDRS; i++)
+		x->addrs[i] = (struct spool_known_addr){.frame = SP_NONE};
+	return 0;
+}
+
+void spool_intern_deinit(struct spool_intern *x)
+{
+	for (uint32_t i = 0; x->threads && i < N_THREADS; i++)
+		sp_space_release(x->threads[i].space);
+	if (x->procs)
+		sp_procs_free(x->procs);
+	spool_chain_deinit(&x->chain);
+	sp_map64_deinit(&x->by_pid);
+	free(x->process);
+	free(x->file);
+	free(x->threads);
+	free(x->chains);
+	free(x->addrs);
+	free(x->path);
+	*x = (struct spool_intern){0};
+}
+
+int spool_intern_record(struct spool_intern *x, const struct sp_record *rec, struct sp_err *err)
+{
+	int rc = sp_procs_apply(x->procs, rec, err);
+	if (rc == 0)
+		return 0;
+	x->version++;
+	if (rc < 0 || rec->type != SP_PERF_EXIT)
+		return rc < 0 ? rc : 0;
+	/* The set of a process that has ended is not needed again; a late sample begins another. */
+	uint32_t at = sp_map64_get(&x->by_pid, (uint32_t)rec->task.pid);
+	const struct sp_proc *proc =
+		at == SP_NOT_FOUND ? NULL : sp_procs_get(x->procs, rec->task.pid);
+	if (proc && proc->exited && x->process[at].set != SP_NONE) {
+		sp_spool_drop_set(x->w, x->process[at].set);
+		x->process[at].set = SP_NONE;
+	}
+	return 0;
+}
+
+/* The writer's number of a mapped file, or SP_NONE when memory ends. */
+static uint32_t file_of(struct spool_intern *x, const struct sp_mapping *m)
+{
+	uint32_t file = m->file;
+	if (file >= x->n_file) {
+		if (!sp_grow(&x->file, &x->cap_file, file + 1, sizeof *x->file))
+			return SP_NONE;
+		memset(x->file + x->n_file, 0, (file + 1 - x->n_file) * sizeof *x->file);
+		x->n_file = file + 1;
+	}
+	if (x->file[file])
+		return x->file[file] - 1;
+	const struct sp_file_id *id = sp_procs_file(x->procs, file);
+	struct sp_spool_wfile f = {
+		.path = id->path,
+		.maj = id->maj,
+		.min = id->min,
+		.ino = id->ino,
+		.ino_gen = id->ino_gen,
+		.build_id = id->build_id.bytes,
+		.build_id_len = id->build_id.len,
+		.is_kernel = m->flags & SP_MAPPING_KERNEL,
+		.is_anon = m->flags & SP_MAPPING_ANON,
+	};
+	if (!f.build_id_len && !f.is_anon)
+		f.build_id = sp_reader_build_id(x->reader, id->path, &f.build_id_len);
+	uint32_t number = sp_spool_put_file(x->w, &f);
+	if (number != SP_NONE)
+		x->file[file] = number + 1;
+	return number;
+}
+
+/* --- sets --- */
+
+/* Whether all modules of a set are mapped in a space just as the set says. */
+static bool set_holds(struct spool_intern *x, uint32_t set, const struct sp_space *space)
+{
+	size_t n = sp_spool_set_n(x->w, set);
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t start, end, foff;
+		uint32_t file;
+		sp_spool_set_module(x->w, set, i, &start, &end, &foff, &file);
+		const struct sp_mapping *m = sp_space_find(space, start);
+		if (!m || m->start != start || m->end != end || m->foff != foff ||
+		    m->file >= x->n_file || x->file[m->file] != file + 1)
+			return false;
+	}
+	return true;
+}
+
+static struct spool_process *find_process(struct spool_intern *x, int32_t pid)
+{
+	uint32_t at = sp_map64_get(&x->by_pid, (uint32_t)pid);
+	if (at != SP_NOT_FOUND)
+		return &x->process[at];
+	struct spool_process *p = SP_PUSH(&x->process, &x->n_process, &x->cap_process);
+	if (!p || !sp_map64_put(&x->by_pid, (uint32_t)pid, (uint32_t)x->n_process - 1))
+		return NULL;
+	*p = (struct spool_process){.pid = pid, .set = SP_NONE};
+	return p;
+}
+
+/* A new set for a process: a forked child begins with its parent's, where that still fits. */
+static uint32_t begin_set(struct spool_intern *x, const struct sp_proc *proc)
+{
+	uint32_t parent = SP_NONE;
+	uint32_t at = proc->ppid > 0 ? sp_map64_get(&x->by_pid, (uint32_t)proc->ppid) : SP_NOT_FOUND;
+	if (at != SP_NOT_FOUND && x->process[at].set != SP_NONE &&
+	    sp_spool_set_n(x->w, x->process[at].set) &&
+	    set_holds(x, x->process[at].set, proc->space))
+		parent = x->process[at].set;
+	return sp_spool_put_set(x->w, x->origin, proc->pid, parent);
+}
+
+/* The set that a process's samples name now. A set whose modules are no longer all there is left
+ * behind: samples that were given keep it. */
+static int update_process(struct spool_intern *x, struct spool_process *p,
+			  const struct sp_proc *proc, struct sp_err *err)
+{
+	bool same = p->generation == proc->generation && p->exec_count == proc->exec_count;
+	if (p->set != SP_NONE && same && p->space == proc->space->generation)
+		return 0;
+	if (p->set != SP_NONE && (!same || !set_holds(x, p->set, proc->space))) {
+		sp_spool_drop_set(x->w, p->set);
+		p->set = SP_NONE;
+	}
+	if (p->set == SP_NONE)
+		p->set = begin_set(x, proc);
+	if (p->set == SP_NONE)
+		return sp_err_nomem(err);
+	p->generation = proc->generation;
+	p->exec_count = proc->exec_count;
+	p->space = proc->space->generation;
+	return 0;
+}
+
+/* --- threads --- */
+
+static int look_up_thread(struct spool_intern *x, struct spool_thread *t, int32_t pid, int32_t tid,
+			  struct sp_err *err)
+{
+	const char *comm = pid < 0 ? "" : sp_procs_comm(x->procs, pid, tid);
+	sp_space_release(t->space);
+	*t = (struct spool_thread){.pid = pid, .tid = tid};
+	t->thread = sp_spool_put_thread(x->w, x->origin, pid, tid);
+	t->comm = sp_spool_put_string(x->w, comm, strlen(comm));
+	t->process = SP_NONE;
+	if (t->thread == SP_NONE || t->comm == SP_NONE)
+		return sp_err_nomem(err);
+	if (pid >= 0) {
+		struct spool_process *p = find_process(x, pid);
+		const struct sp_proc *proc = sp_procs_get(x->procs, pid);
+		if (!p || !proc)
+			return sp_err_nomem(err);
+		int rc = update_process(x, p, proc, err);
+		if (rc < 0)
+			return rc;
+		t->process = (uint32_t)(p - x->process);
+		t->space = proc->space;
+		sp_space_hold(t->space);
+	}
+	t->version = x->version;
+	return 0;
+}
+
+/* --- addresses --- */
+
+static uint32_t site_in(struct spool_intern *x, const struct sp_mapping *m, uint32_t set,
+			uint64_t addr)
+{
+	uint32_t file = file_of(x, m);
+	uint32_t n = file == SP_NONE ? SP_NONE
+				     : sp_spool_put_module(x->w, set, m->start, m->end, m->foff, file);
+	return n == SP_NONE ? SP_NONE : sp_spool_put_site(x->w, set, n, addr);
+}
+
+/* The kernel's modules go into one set of their own; the frame is the bare address. */
+static bool note_kernel_module(struct spool_intern *x, uint64_t addr)
+{
+	const struct sp_mapping *m = sp_space_find(sp_procs_kernel(x->procs), addr);
+	if (!m)
+		return true;
+	if (x->kset == SP_NONE)
+		x->kset = sp_spool_put_set(x->w, x->origin, -1, SP_NONE);
+	uint32_t file = x->kset == SP_NONE ? SP_NONE : file_of(x, m);
+	return file != SP_NONE && sp_spool_put_module(x->w, x->kset, m->start, m->end, m->foff,
+						      file) != SP_NONE;
+}
+
+static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
+			 const struct spool_entry *e)
+{
+	bool kernel = e->mode == SPOOL_KERNEL;
+	bool process = e->mode == SPOOL_USER && t->process != SP_NONE;
+	uint64_t space = kernel	   ? sp_procs_kernel(x->procs)->generation
+			 : process ? t->space->generation
+				   : UINT64_MAX; /* no space */
+	uint32_t set = process ? x->process[t->process].set : SP_NONE;
+	struct spool_known_addr *known =
+		&x->addrs[sp_mix64(e->addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & (N_ADDRS - 1)];
+	if (known->addr == e->addr && known->space == space && known->set == set &&
+	    known->frame != SP_NONE)
+		return known->frame;
+	const struct sp_mapping *m = process ? sp_space_find(t->space, e->addr) : NULL;
+	uint32_t frame;
+	if (m)
+		frame = site_in(x, m, set, e->addr);
+	else if (kernel && !note_kernel_module(x, e->addr))
+		frame = SP_NONE;
+	else
+		frame = sp_spool_put_addr(x->w, e->addr, kernel);
+	*known = (struct spool_known_addr){
+		.addr = e->addr, .space = space, .frame = frame, .set = set};
+	return frame;
+}
+
+/* --- chains --- */
+
+static void hash_chain(const struct spool_intern *x, const struct spool_thread *t,
+		       const struct sp_record *rec, uint64_t out[2])
+{
+	const struct sp_perf_sample *s = &rec->sample;
+	uint64_t n = s->has_chain ? s->n_chain : 0;
+	uint64_t a = x->seed[0] ^ (t->process == SP_NONE ? 0 : t->space->generation);
+	uint64_t b = x->seed[1] ^ (n << 8 | sp_record_cpumode(rec));
+	/* The space's generation may stay while the set changes (exec without maps). */
+	a += t->process == SP_NONE ? 0 : (uint64_t)x->process[t->process].set << 40;
+	b += sp_procs_kernel(x->procs)->generation * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t ip = s->has_ip ? s->ip : 0;
+	a = (a ^ ip) * UINT64_C(0xff51afd7ed558ccd);
+	b = (b ^ ip) * UINT64_C(0xc4ceb9fe1a85ec53);
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t v = sp_get64(s->chain + i * 8);
+		a = (a ^ v) * UINT64_C(0xff51afd7ed558ccd);
+		a ^= a >> 32;
+		b = (b + v) * UINT64_C(0xc4ceb9fe1a85ec53);
+		b = b << 29 | b >> 35;
+	}
+	out[0] = sp_mix64(a);
+	out[1] = sp_mix64(b) | 1;
+}
+
+static struct spool_known_chain *chain_slot(struct spool_intern *x, const uint64_t h[2])
+{
+	uint32_t i = (uint32_t)h[0] & x->chain_mask;
+	while (x->chains[i].h2 && (x->chains[i].h1 != h[0] || x->chains[i].h2 != h[1]))
+		i = (i + 1) & x->chain_mask;
+	return &x->chains[i];
+}
+
+/* At half full the table doubles; at its largest it begins anew. */
+static void make_room(struct spool_intern *x)
+{
+	uint32_t size = x->chain_mask + 1;
+	if (x->n_chains < size / 2)
+		return;
+	struct spool_known_chain *old = x->chains;
+	struct spool_known_chain *fresh =
+		size < MAX_CHAINS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
+	if (!fresh) {
+		memset(old, 0, size * sizeof *old);
+		x->n_chains = 0;
+		return;
+	}
+	x->chains = fresh;
+	x->chain_mask = size * 2 - 1;
+	for (uint32_t i = 0; i < size; i++)
+		if (old[i].h2)
+			*chain_slot(x, (uint64_t[]){old[i].h1, old[i].h2}) = old[i];
+	free(old);
+}
+
+/* Build the stack of a chain that was not seen before. */
+static int build_stack(struct spool_intern *x, const struct spool_thread *t,
+		       const struct sp_record *rec, struct spool_known_chain *out,
+		       struct sp_err *err)
+{
+	struct spool_chain *c = &x->chain;
+	if (!spool_chain_fill(c, rec, x->site) ||
+	    !sp_grow(&x->path, &x->cap_path, c->n, sizeof *x->path))
+		return sp_err_nomem(err);
+	for (size_t i = 0; i < c->n; i++) {
+		x->path[i] = frame_of(x, t, &c->v[i]);
+		if (x->path[i] == SP_NONE)
+			return sp_err_nomem(err);
+	}
+	uint32_t stack = c->truncated ? sp_spool_put_node(x->w, SP_NONE, SP_SPOOL_MARKER) : SP_NONE;
+	for (size_t i = c->n; i--;) {
+		stack = sp_spool_put_node(x->w, stack, x->path[i]);
+		if (stack == SP_NONE)
+			return sp_err_nomem(err);
+	}
+	out->stack = stack;
+	out->truncated = c->truncated;
+	out->n_zeros = (uint32_t)c->n_zeros;
+	return 0;
+}
+
+int spool_intern_sample(struct spool_intern *x, const struct sp_record *rec,
+			struct spool_placed *out, struct sp_err *err)
+{
+	int32_t pid = rec->has_tid && rec->pid >= 0 ? rec->pid : -1;
+	int32_t tid = rec->has_tid && rec->tid >= 0 ? rec->tid : -1;
+	struct spool_thread *t =
+		&x->threads[sp_mix64((uint64_t)(uint32_t)pid << 32 | (uint32_t)tid) & (N_THREADS - 1)];
+	if (t->version != x->version || t->pid != pid || t->tid != tid) {
+		int rc = look_up_thread(x, t, pid, tid, err);
+		if (rc < 0)
+			return rc;
+	}
+	uint64_t h[2];
+	hash_chain(x, t, rec, h);
+	struct spool_known_chain *known = chain_slot(x, h);
+	if (!known->h2) {
+		struct spool_known_chain fresh = {.h1 = h[0], .h2 = h[1]};
+		int rc = build_stack(x, t, rec, &fresh, err);
+		if (rc < 0)
+			return rc;
+		make_room(x);
+		known = chain_slot(x, h);
+		*known = fresh;
+		x->n_chains++;
+	}
+	*out = (struct spool_placed){
+		.thread = t->thread,
+		.comm = t->comm,
+		.set = t->process == SP_NONE ? SP_NONE : x->process[t->process].set,
+		.stack = known->stack,
+		.truncated = known->truncated,
+		.n_zeros = known->n_zeros,
+	};
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* From a sample's process and chain to the spool's sets and stacks.
+ *
+ * Three caches make the usual case cheap: thread -> its ids, whole chain -> stack, address ->
+ * frame. All are of bounded size and exact (the chain's is a 128-bit hash with a secret seed). */
+#ifndef SPOOL_INTERN_H
+#define SPOOL_INTERN_H
+
+#include "base/table.h"
+#include "chain.h"
+#include "maps/procs.h"
+#include "perf/reader.h"
+#include "spool/writer.h"
+
+/* What is known of a process: which set its samples name, and for which space that holds. */
+struct spool_process {
+	int32_t pid;
+	uint32_t generation, exec_count; /* of sp_proc */
+	uint64_t space;                  /* generation of the space that set was checked with */
+	uint32_t set;                    /* SP_NONE: none yet */
+};
+
+struct spool_thread {
+	int32_t pid, tid;
+	uint64_t version; /* of the intern when it was looked up; 0 = free */
+	uint32_t thread, comm, process;
+	struct sp_space *space; /* held */
+};
+
+struct spool_known_chain {
+	uint64_t h1, h2; /* 0, 0 = free */
+	uint32_t stack;
+	bool truncated;
+	uint32_t n_zeros;
+};
+
+struct spool_known_addr {
+	uint64_t addr, space; /* space 0: the kernel's, see kernel_space */
+	uint32_t frame;       /* SP_NONE = free */
+	uint32_t set;
+};
+
+struct spool_intern {
+	struct sp_spool_writer *w;      /* borrowed */
+	const struct sp_reader *reader; /* borrowed */
+	struct sp_procs *procs;         /* owned */
+	bool site;
+	uint32_t origin;
+	uint64_t version; /* grows with every change of names or maps */
+
+	struct spool_process *process; /* owned */
+	size_t n_process, cap_process;
+	struct sp_map64 by_pid;
+	uint32_t *file; /* owned: writer's file + 1 by the process table's */
+	size_t n_file, cap_file;
+	uint32_t kset;
+
+	struct spool_thread *threads; /* owned, direct-mapped */
+	struct spool_known_chain *chains; /* owned, n_chains of chain_mask + 1 used */
+	uint32_t n_chains, chain_mask;
+	struct spool_known_addr *addrs; /* owned, direct-mapped */
+	uint64_t seed[2];
+	struct spool_chain chain;
+	uint32_t *path; /* owned: frames of the chain at hand, leaf first */
+	size_t cap_path;
+};
+
+int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
+		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err);
+void spool_intern_deinit(struct spool_intern *x);
+
+/* Side-band: MMAP, MMAP2, COMM, FORK, EXIT. */
+int spool_intern_record(struct spool_intern *x, const struct sp_record *rec, struct sp_err *err);
+
+struct spool_placed {
+	uint32_t thread, comm, set, stack; /* set, stack may be SP_NONE */
+	bool truncated;
+	uint32_t n_zeros;
+};
+/* A sample's thread, name, set and stack. */
+int spool_intern_sample(struct spool_intern *x, const struct sp_record *rec,
+			struct spool_placed *out, struct sp_err *err);
+
+#endif
