@@ -44,5 +44,5 @@ bool sp_is_python_module(const char *path)
 	if (strncasecmp(rest, ".so", 3) != 0)
 		return false;
 	rest += 3;
-	return rest == base + len || (*rest == '.' && rest < base + len);
+	return rest + strspn(rest, ".0123456789") >= base + len;
 }
