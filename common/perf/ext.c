@@ -98,6 +98,8 @@ int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload
 const char *sp_ext_value(const uint8_t *payload, size_t size, const char *key, size_t *len)
 {
 	size_t key_len = strlen(key);
+	if (!size)
+		return NULL;
 	const char *p = (const char *)payload, *end = p + size;
 	while (p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));

@@ -22,7 +22,7 @@ void sp_source_memory(struct sp_source *s, const void *data, size_t size)
 	atomic_store(&s->map_chunk.refs, 1);
 	s->chunk = &s->map_chunk;
 	s->at = data;
-	s->end = s->at + size;
+	s->end = size ? s->at + size : s->at;
 }
 
 static int open_path(const char *path, struct sp_err *err)

@@ -230,7 +230,7 @@ int sp_writer_attr_ids(struct sp_writer *w, const uint8_t *attr, const char *nam
 		size_t n = n_ids - at;
 		if (!w->as_file && n > ATTR_IDS_MAX)
 			n = ATTR_IDS_MAX;
-		int rc = sp_writer_add_attr(w, attr, name, ids + at, n, err);
+		int rc = sp_writer_add_attr(w, attr, name, n ? ids + at : NULL, n, err);
 		if (rc < 0)
 			return rc;
 		if (!w->as_file) {

@@ -1,6 +1,5 @@
 /* Our own records: heads, fragments joined again, embedded objects, texts. The input is a row of
  * records as they stand in a stream. */
-#include "input.h"
 #include "perf/ext.h"
 #include "perf/head.h"
 

@@ -1,12 +1,9 @@
 /* Streams and perf.data files in memory, in both orders; every byte that a record points to is
  * looked at, and the head is written again as a filter would. */
-#define _GNU_SOURCE
-#include "input.h"
 #include "perf/attr.h"
 #include "perf/head.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
