@@ -86,6 +86,17 @@ $(foreach u,$(UNITS),$(eval $(call unit,$(u))))
 
 units: $(UNITS:%=$(BUILD)/unit/%)
 
+# Small programs over common/ that suites use: tests/tool/NAME.c.
+TEST_TOOLS := $(patsubst tests/tool/%.c,%,$(wildcard tests/tool/*.c))
+define test_tool
+$(BUILD)/tests/tool/$(1): $(BUILD)/obj/tests/tool/$(1).o $(LIB)
+	@mkdir -p $$(@D)
+	@echo '  LD    $$@'
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
+endef
+$(foreach t,$(TEST_TOOLS),$(eval $(call test_tool,$(t))))
+test-tools: $(TEST_TOOLS:%=$(BUILD)/tests/tool/%)
+
 # ---- Packages ------------------------------------------------------------------------------------
 # Installs only what dpkg does not have; says nothing when nothing is missing.
 define install_packages
@@ -176,7 +187,7 @@ check-cli: all test-setup
 	@$(RUN_TESTS) $(TESTS)
 
 # What the suites need besides the tools: target programs, and a Python that knows -X perf.
-test-setup: progs
+test-setup: progs test-tools
 	@tests/get-python $(dir $(PROG))python
 
 # The whole suite again under the sanitizers; the programs looked at stay as they are.
