@@ -11,7 +11,7 @@ static const struct {
 	[UW_BAD_REGS] = {"bad_regs", "registers incomplete"},
 	[UW_NO_STACK] = {"no_stack", "no stack bytes"},
 	[UW_STACK_EXHAUSTED] = {"stack_exhausted", "truncated (stack bytes)"},
-	[UW_NO_MODULE] = {"no_module", "address in no module"},
+	[UW_NO_MODULE] = {"no_module", "in no known file"},
 	[UW_NO_CFI] = {"no_cfi", "no CFI"},
 	[UW_BAD_CFA] = {"bad_cfa", "CFA not recoverable"},
 	[UW_LOOP] = {"loop", "did not advance"},
