@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,6 +315,15 @@ static void add_env_dirs(struct view_options *opt)
 	opt->env_dirs = copy;
 }
 
+/* Perf maps are sought beside the spool too. */
+static void set_spool_dir(struct view_options *opt)
+{
+	if (!strcmp(opt->input, "-"))
+		return;
+	opt->spool_dir = strdup(opt->input);
+	opt->resolver.spool_dir = opt->spool_dir ? dirname(opt->spool_dir) : NULL;
+}
+
 static void check(const struct view_options *opt)
 {
 	const struct view_format *f = opt->format;
@@ -365,6 +375,7 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 			sp_usage_error("one spool at a time: '%s' is one too many", argv[2]);
 		opt->input = opt->n_operands ? argv[1] : "-";
 		check(opt);
+		set_spool_dir(opt);
 	}
 	add_env_dirs(opt);
 	opt->resolver.path_maps = opt->path_maps.v;
@@ -384,4 +395,5 @@ void options_deinit(struct view_options *opt)
 	free(opt->path_maps.v);
 	free(opt->debug_dirs.v);
 	free(opt->env_dirs);
+	free(opt->spool_dir);
 }

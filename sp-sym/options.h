@@ -41,7 +41,8 @@ struct view_options {
 	uint64_t limit, depth, width; /* 0 = the format's own; limit UINT64_MAX = all */
 
 	struct view_words path_maps, debug_dirs;
-	char *env_dirs; /* owned: the words of STACKPULSE_DEBUG_DIRS */
+	char *spool_dir; /* owned: what resolver.spool_dir points into */
+	char *env_dirs;  /* owned: the words of STACKPULSE_DEBUG_DIRS */
 	struct sp_resolver_options resolver;
 	char **operands; /* after the input: addresses of --exe */
 	size_t n_operands;

@@ -117,14 +117,12 @@ static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event)
 	return id;
 }
 
-/* The row of a sample; SP_NOT_FOUND when memory ends. */
-static uint32_t add_row(struct view *v, const struct sp_spool_sample *s)
+/* The row of a sample that is new in its lane: the row of an equal stack, or a new one. */
+static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_t task, uint32_t lane)
 {
-	uint32_t task = add_task(v, s);
-	uint32_t stack = task == SP_NOT_FOUND ? task : add_stack(v, s);
-	uint32_t lane = stack == SP_NOT_FOUND ? stack : add_lane(v, task, s->event);
-	if (lane == SP_NOT_FOUND)
-		return lane;
+	uint32_t stack = add_stack(v, s);
+	if (stack == SP_NOT_FOUND)
+		return stack;
 	uint64_t key = (uint64_t)stack << 32 | lane;
 	uint32_t id = sp_map64_get(&v->row_ids, key);
 	if (id != SP_NOT_FOUND)
@@ -137,6 +135,22 @@ static uint32_t add_row(struct view *v, const struct sp_spool_sample *s)
 	row->task = task;
 	row->event = s->event;
 	return id;
+}
+
+/* The row of a sample; SP_NOT_FOUND when memory ends. One look into a large table, in the common
+ * case: by the spool's own number of the stack. */
+static uint32_t add_row(struct view *v, const struct sp_spool_sample *s)
+{
+	uint32_t task = add_task(v, s);
+	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event);
+	if (lane == SP_NOT_FOUND)
+		return lane;
+	uint64_t key = (uint64_t)s->stack << 32 | lane;
+	uint32_t id = sp_map64_get(&v->seen, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	id = new_row(v, s, task, lane);
+	return id != SP_NOT_FOUND && sp_map64_put(&v->seen, key, id) ? id : SP_NOT_FOUND;
 }
 
 /* A dense number per pid, and which events pass --event. */
@@ -259,6 +273,7 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->task_ids);
 	sp_map64_deinit(&v->lane_ids);
 	sp_map64_deinit(&v->row_ids);
+	sp_map64_deinit(&v->seen);
 	sp_map64_deinit(&v->stack_hashes);
 	sp_intern_deinit(&v->comms);
 	sp_intern_deinit(&v->func_keys);

@@ -4,16 +4,12 @@
 
 #include "counts.h"
 
-static uint32_t child(struct tree *t, uint32_t parent, uint32_t func, bool inlined)
+static uint32_t push_node(struct tree *t, uint32_t parent, uint32_t func, bool inlined)
 {
-	uint64_t key = (uint64_t)parent << 32 | func << 1 | inlined;
-	uint32_t id = sp_map64_get(&t->edges, key);
-	if (id != SP_NOT_FOUND)
-		return id;
 	struct tree_node *n = SP_PUSH(&t->nodes, &t->n, &t->cap);
-	id = (uint32_t)t->n - 1;
-	if (!n || !sp_map64_put(&t->edges, key, id))
+	if (!n)
 		return TREE_NONE;
+	uint32_t id = (uint32_t)t->n - 1;
 	*n = (struct tree_node){.func = func,
 				.parent = parent,
 				.child = TREE_NONE,
@@ -24,6 +20,56 @@ static uint32_t child(struct tree *t, uint32_t parent, uint32_t func, bool inlin
 	if (n->depth > t->max_depth)
 		t->max_depth = n->depth;
 	return id;
+}
+
+static bool push_root(struct tree *t)
+{
+	struct tree_node *root = SP_PUSH(&t->nodes, &t->n, &t->cap);
+	if (root)
+		*root = (struct tree_node){.parent = TREE_NONE, .child = TREE_NONE, .next = TREE_NONE};
+	return root != NULL;
+}
+
+/* The tree of all distinct stacks, without groups; leaf[stack] is where each ends. Neighbours mostly
+ * begin alike, so a stack is compared with the path of the one before it first. */
+static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used, uint32_t *leaf)
+{
+	struct sp_map64 edges = {0};
+	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
+	uint32_t *path = malloc((v->max_levels + 1) * sizeof *path); /* nodes of the one before */
+	size_t path_len = 0;
+	bool ok = levels && path && push_root(t);
+	for (size_t i = 0; ok && i < v->n_stacks; i++) {
+		if (!used[i])
+			continue;
+		uint32_t node = TREE_ROOT;
+		size_t n = view_stack_levels(v, (uint32_t)i, levels), j = 0;
+		for (; j < n; j++) {
+			const struct view_level *l =
+				&v->levels[levels[v->opt->reverse ? j : n - 1 - j]];
+			if (j < path_len && t->nodes[path[j]].func == l->func &&
+			    t->nodes[path[j]].inlined == l->inlined) {
+				node = path[j];
+				continue;
+			}
+			path_len = 0; /* what follows is another path */
+			uint64_t key = (uint64_t)node << 32 | l->func << 1 | l->inlined;
+			uint32_t next = sp_map64_get(&edges, key);
+			if (next == SP_NOT_FOUND) {
+				next = push_node(t, node, l->func, l->inlined);
+				ok = next != TREE_NONE && sp_map64_put(&edges, key, next);
+				if (!ok)
+					break;
+			}
+			path[j] = node = next;
+		}
+		path_len = j;
+		leaf[i] = node;
+	}
+	free(levels);
+	free(path);
+	sp_map64_deinit(&edges);
+	return ok;
 }
 
 static uint32_t *group_funcs(struct tree *t, struct view *v)
@@ -40,42 +86,92 @@ static uint32_t *group_funcs(struct tree *t, struct view *v)
 	return funcs;
 }
 
-static bool add_rows(struct tree *t, const struct view *v, const uint32_t *group, uint32_t *levels)
+/* The node of one group that is the copy of a node of the tree without groups: made with all that
+ * is missing above it. */
+static uint32_t copy_node(struct tree *t, const struct tree *plain, struct sp_map64 *copies,
+			  uint32_t group, uint32_t group_node, uint32_t node, uint32_t *missing)
 {
-	for (size_t i = 0; i < v->n_rows; i++) {
+	size_t n = 0;
+	uint32_t at = group_node;
+	for (; node != TREE_ROOT; node = plain->nodes[node].parent) {
+		uint32_t copy = sp_map64_get(copies, (uint64_t)group << 32 | node);
+		if (copy != SP_NOT_FOUND) {
+			at = copy;
+			break;
+		}
+		missing[n++] = node;
+	}
+	while (n--) {
+		const struct tree_node *p = &plain->nodes[missing[n]];
+		at = push_node(t, at, p->func, p->inlined);
+		if (at == TREE_NONE ||
+		    !sp_map64_put(copies, (uint64_t)group << 32 | missing[n], at))
+			return TREE_NONE;
+	}
+	return at;
+}
+
+static bool add_groups(struct tree *t, struct view *v, const struct tree *plain,
+		       const uint32_t *leaf)
+{
+	struct sp_map64 copies = {0};
+	uint32_t *funcs = group_funcs(t, v);
+	uint32_t *nodes = malloc((t->groups.n + 1) * sizeof *nodes);
+	uint32_t *missing = malloc((plain->max_depth + 1) * sizeof *missing);
+	bool ok = funcs && nodes && missing && push_root(t);
+	for (size_t i = 0; ok && i < t->groups.n; i++)
+		nodes[i] = TREE_NONE;
+	for (size_t i = 0; ok && i < v->n_rows; i++) {
 		const struct view_row *row = &v->rows[i];
+		uint32_t group = t->groups.of_task[row->task];
 		if (!row->n)
 			continue;
-		size_t n = view_stack_levels(v, row->stack, levels);
-		uint32_t node = TREE_ROOT;
-		if (group)
-			node = child(t, node, group[t->groups.of_task[row->task]], false);
-		for (size_t j = 0; j < n && node != TREE_NONE; j++) {
-			const struct view_level *l =
-				&v->levels[levels[v->opt->reverse ? j : n - 1 - j]];
-			node = child(t, node, l->func, l->inlined);
-		}
-		if (node == TREE_NONE)
-			return false;
-		t->nodes[node].self += view_value(v, row);
+		if (nodes[group] == TREE_NONE)
+			nodes[group] = push_node(t, TREE_ROOT, funcs[group], false);
+		uint32_t node = nodes[group] == TREE_NONE ? TREE_NONE
+							   : copy_node(t, plain, &copies, group,
+								       nodes[group],
+								       leaf[row->stack], missing);
+		ok = node != TREE_NONE;
+		if (ok)
+			t->nodes[node].self += view_value(v, row);
 	}
-	return true;
+	free(funcs);
+	free(nodes);
+	free(missing);
+	sp_map64_deinit(&copies);
+	return ok;
+}
+
+/* Which stacks have shown rows. */
+static uint8_t *used_stacks(const struct view *v)
+{
+	uint8_t *used = calloc(v->n_stacks + 1, 1);
+	for (size_t i = 0; used && i < v->n_rows; i++)
+		if (v->rows[i].n)
+			used[v->rows[i].stack] = 1;
+	return used;
 }
 
 int tree_build(struct tree *t, struct view *v, enum view_group how, struct sp_err *err)
 {
+	struct tree plain = {0};
 	*t = (struct tree){0};
-	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels), *group = NULL;
-	struct tree_node *root = SP_PUSH(&t->nodes, &t->n, &t->cap);
-	bool ok = levels && root && groups_init(&t->groups, v, how, err) >= 0;
-	if (ok) {
-		*root = (struct tree_node){.parent = TREE_NONE, .child = TREE_NONE, .next = TREE_NONE};
-		group = how == GROUP_NONE ? NULL : group_funcs(t, v);
-		ok = (how == GROUP_NONE || group) && add_rows(t, v, group, levels);
+	uint32_t *leaf = malloc((v->n_stacks + 1) * sizeof *leaf);
+	uint8_t *used = used_stacks(v);
+	bool ok = leaf && used && add_stacks(&plain, v, used, leaf);
+	if (ok && how == GROUP_NONE) {
+		*t = plain;
+		plain = (struct tree){0};
+		for (size_t i = 0; i < v->n_rows; i++)
+			if (v->rows[i].n)
+				t->nodes[leaf[v->rows[i].stack]].self += view_value(v, &v->rows[i]);
+	} else if (ok) {
+		ok = groups_init(&t->groups, v, how, err) >= 0 && add_groups(t, v, &plain, leaf);
 	}
-	free(levels);
-	free(group);
-	sp_map64_deinit(&t->edges);
+	free(leaf);
+	free(used);
+	tree_deinit(&plain);
 	if (!ok) {
 		tree_deinit(t);
 		return sp_err_nomem(err);
@@ -93,7 +189,6 @@ void tree_deinit(struct tree *t)
 {
 	free(t->nodes);
 	groups_deinit(&t->groups);
-	sp_map64_deinit(&t->edges);
 	*t = (struct tree){0};
 }
 

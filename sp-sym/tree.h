@@ -24,7 +24,6 @@ struct tree {
 	size_t n, cap;
 	uint32_t max_depth;
 	struct groups groups; /* its names are the group nodes' */
-	struct sp_map64 edges;
 };
 
 /* Gathers the shown rows: root first, or leaf first with --reverse. Group nodes (but for
