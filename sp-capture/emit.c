@@ -296,14 +296,13 @@ bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size, st
 	return l->copied <= stack;
 }
 
-/* A process whose birth was not seen (a lost FORK): its name and command line at least. */
-static struct cap_proc *meet(struct cap_emit *e, int32_t pid, uint64_t time_ns)
+struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns)
 {
 	char comm[64];
 	struct cap_proc *q = cap_procs_get(&e->procs, pid);
 	cap_task_comm(pid, pid, comm);
 	if (q && comm[0]) {
-		time_ns = time_ns > e->now_ns ? time_ns - 1 : e->now_ns;
+		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
 		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
 	}
@@ -316,7 +315,7 @@ static void check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time
 	if (pid <= 0)
 		return;
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
-	if (!q && !(q = meet(e, pid, time_ns)))
+	if (!q && !(q = cap_emit_meet(e, pid, time_ns)))
 		return;
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {

@@ -86,6 +86,9 @@ void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
  * emitted, or an error when the file cannot be read. */
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);
 
+/* A process whose birth was not seen (a lost FORK): its name and command line. NULL: no memory. */
+struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns);
+
 /* FINISHED_ROUND when one is due (or always), and what was dropped since. */
 void cap_emit_round(struct cap_emit *e, const struct cap_ring *rings, bool always);
 

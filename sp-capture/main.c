@@ -12,6 +12,7 @@
 #include "base/cli.h"
 #include "base/stop.h"
 #include "check.h"
+#include "control.h"
 #include "session.h"
 #include "signals.h"
 #include "sink.h"
@@ -32,12 +33,38 @@ static void refuse_terminal(const struct cap_options *o)
 		       target, target);
 }
 
+/* On a terminal: what is going on, over and over on one line. */
+static void live_line(const struct cap_session *s)
+{
+	if (sp_verbosity < 0)
+		return;
+	fprintf(stderr, "\r\033[K%.0f s, %llu samples, %zu processes, %llu lost\r",
+		(double)(cap_now_ns() - s->enabled_ns) / 1e9,
+		(unsigned long long)s->emit.counters.v[SP_C_samples], s->emit.procs.n_alive,
+		(unsigned long long)s->emit.counters.v[SP_C_lost_events]);
+	fflush(stderr);
+}
+
+static double cpu_us(void)
+{
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e6 +
+	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+}
+
 static void say_closing(const struct cap_session *s)
 {
 	const struct sp_counters *c = &s->emit.counters;
 	double seconds = s->enabled_ns ? (double)(s->end_ns - s->enabled_ns) / 1e9 : 0;
 	unsigned long long samples = c->v[SP_C_samples], lost = c->v[SP_C_lost_events];
 	size_t threads = s->n_threads + s->emit.n_born;
+	double cpu = cpu_us();
+	if (s->on_tick && sp_verbosity >= 0)
+		fputs("\r\033[K", stderr);
+	sp_detail("%.3f s of CPU, %.2f us a sample; %.1f MB written; rings of %zu KiB", cpu / 1e6,
+		  samples ? cpu / (double)samples : 0, (double)s->n_bytes / 1e6,
+		  s->ring_bytes / 1024);
 	if (sp_stats_json) {
 		fprintf(stderr,
 			"{\"stage\": \"sp-capture\", \"samples\": %llu, \"lost_events\": %llu, "
@@ -90,9 +117,10 @@ static int wait_command(struct cap_session *s)
 	return as_command(&s->launch);
 }
 
-static _Noreturn void fail(struct cap_session *s, struct cap_sink *sink, const struct sp_err *err,
-			   const char *cure)
+static _Noreturn void fail(struct cap_session *s, struct cap_sink *sink,
+			   struct cap_control *control, const struct sp_err *err, const char *cure)
 {
+	cap_control_close(control);
 	cap_sink_close(sink);
 	if (!s->launch_failed)
 		sp_die(err, cure[0] ? cure : NULL);
@@ -105,6 +133,7 @@ int main(int argc, char **argv)
 	struct cap_options o;
 	struct cap_session s;
 	struct cap_sink sink;
+	struct cap_control control = {.fd = -1};
 	struct sp_err err = {0};
 	char cure[400];
 	cap_options_parse(&o, argc, argv);
@@ -116,8 +145,14 @@ int main(int argc, char **argv)
 		sp_die(&err, NULL);
 	sp_stop_install(SP_STOP_FIRST);
 	cap_signals_install();
-	if (cap_session_run(&s, &o, sink.fd, sink.name, argv, cure, &err) < 0)
-		fail(&s, &sink, &err, cure);
+	if (o.control && cap_control_open(&control, o.control, &err) < 0)
+		sp_die(&err, NULL);
+	s = (struct cap_session){.o = &o,
+				 .control = o.control ? &control : NULL,
+				 .on_tick = isatty(STDERR_FILENO) ? live_line : NULL};
+	if (cap_session_run(&s, sink.fd, sink.name, argv, cure, &err) < 0)
+		fail(&s, &sink, &control, &err, cure);
+	cap_control_close(&control);
 	say_closing(&s);
 	int worst = cap_sink_close(&sink);
 	int status = wait_command(&s);

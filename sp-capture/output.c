@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/le.h"
 
+#define WAKE_BLOCKS 4u
+
 struct block {
 	struct block *next;
 	size_t len;
@@ -123,10 +125,27 @@ static struct block *block_get(struct cap_output *o, size_t limit)
 	return b;
 }
 
+/* Queue the current block. Waking the thread costs a switch: a few blocks at a time. */
+static void queue_block(struct cap_output *o, bool now)
+{
+	struct block *b = o->current;
+	o->current = NULL;
+	pthread_mutex_lock(&o->lock);
+	if (o->last)
+		o->last->next = b;
+	else
+		o->first = b;
+	o->last = b;
+	o->n_waiting++;
+	if (now || o->n_waiting % WAKE_BLOCKS == 0)
+		pthread_cond_signal(&o->more);
+	pthread_mutex_unlock(&o->lock);
+}
+
 uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
 {
 	if (o->current && CAP_BLOCK_BYTES - o->current->len < size)
-		cap_output_push(o, 1);
+		queue_block(o, false);
 	if (!o->current)
 		o->current = block_get(o, CAP_BLOCKS + (is_sample ? 0 : CAP_SPARE_BLOCKS));
 	if (!o->current)
@@ -145,20 +164,15 @@ bool cap_output_has_room(struct cap_output *o)
 	return room;
 }
 
-void cap_output_push(struct cap_output *o, size_t min)
+void cap_output_push(struct cap_output *o)
 {
-	struct block *b = o->current;
-	if (!b || b->len < min || b->len == 0)
+	if (o->current && o->current->len) {
+		queue_block(o, true);
 		return;
-	o->current = NULL;
+	}
 	pthread_mutex_lock(&o->lock);
-	if (o->last)
-		o->last->next = b;
-	else
-		o->first = b;
-	o->last = b;
-	o->n_waiting++;
-	pthread_cond_signal(&o->more);
+	if (o->first)
+		pthread_cond_signal(&o->more);
 	pthread_mutex_unlock(&o->lock);
 }
 
@@ -188,7 +202,7 @@ static void blocks_free(struct block *b)
 
 int cap_output_finish(struct cap_output *o, struct sp_err *err)
 {
-	cap_output_push(o, 1);
+	cap_output_push(o);
 	pthread_mutex_lock(&o->lock);
 	o->ending = true;
 	pthread_cond_signal(&o->more);

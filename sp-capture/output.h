@@ -31,8 +31,8 @@ uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample);
 /* Whether large objects may go on now: half of the blocks are free. */
 bool cap_output_has_room(struct cap_output *o);
 
-/* Hand the current block to the writing thread (when it holds at least min bytes). */
-void cap_output_push(struct cap_output *o, size_t min);
+/* Hand all that was taken to the writing thread. */
+void cap_output_push(struct cap_output *o);
 
 /* Bytes taken so far. */
 uint64_t cap_output_bytes(const struct cap_output *o);

@@ -12,8 +12,10 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/stop.h"
+#include "control.h"
 #include "head.h"
 #include "kallsyms.h"
+#include "recover.h"
 #include "rings.h"
 #include "tasks.h"
 
@@ -71,7 +73,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		cap_ring_release(&s->rings[i]);
 	cap_embed_pump(&s->embed, PUMP_BYTES);
 	cap_emit_round(&s->emit, s->rings, all);
-	cap_output_push(s->out, 1);
+	cap_output_push(s->out);
 	return found;
 }
 
@@ -96,20 +98,24 @@ static bool reader_is_dead(const struct pollfd *p)
 }
 
 struct watch {
-	struct pollfd *fds; /* owned: stop, output, rings, roots */
+	struct pollfd *fds; /* owned: stop, output, rings, roots, control */
 	size_t n;
 };
 
 static int watch_init(struct watch *w, const struct cap_session *s, struct sp_err *err)
 {
-	w->n = 2 + s->n_cpus + s->n_roots;
-	w->fds = calloc(w->n, sizeof *w->fds);
-	if (!w->fds)
+	size_t n = 3 + s->n_cpus + s->n_roots;
+	struct pollfd *fds = calloc(n, sizeof *fds);
+	if (!fds)
 		return sp_err_nomem(err);
+	free(w->fds);
+	w->fds = fds;
+	w->n = n;
 	w->fds[0] = (struct pollfd){.fd = sp_stop_fd(), .events = POLLIN};
 	w->fds[1] = (struct pollfd){.fd = s->o->output_kind == CAP_TO_DATA ? -1 : s->out_fd};
 	for (size_t i = 0; i < s->n_cpus; i++)
 		w->fds[2 + i] = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
+	w->fds[w->n - 1] = (struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->n_roots; i++)
 		w->fds[2 + s->n_cpus + i] =
 			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
@@ -156,6 +162,91 @@ static uint64_t next_sleep(const struct cap_session *s, uint64_t interval, uint6
 	return left < interval ? left : interval;
 }
 
+static void every_second(struct cap_session *s)
+{
+	bool roots = false;
+	cap_attach_sweep(s);
+	for (size_t i = 0; i < s->n_roots; i++)
+		roots |= !s->roots[i].gone;
+	if (!roots)
+		cap_recover_reap(s); /* who is left decides about the end */
+	if (s->on_tick)
+		s->on_tick(s);
+}
+
+static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
+{
+	struct sp_err err;
+	if (cap_procs_find(&s->emit.procs, pid)) {
+		sp_note("control: add %d: attached already", pid);
+		return;
+	}
+	s->attaching = true;
+	int rc = cap_attach_process(s, pid, true, &err);
+	s->attaching = false;
+	if (rc >= 0)
+		rc = watch_init(w, s, &err);
+	if (rc < 0)
+		sp_note("control: add %d: %s", pid, err.msg);
+	else
+		sp_note("control: add %d: attached", pid);
+}
+
+static void refresh_process(struct cap_session *s, int32_t pid)
+{
+	struct sp_err err;
+	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+	int rc = q ? cap_emit_maps(&s->emit, q, s->emit.now_ns, &err) : 0;
+	if (!q)
+		sp_note("control: refresh %d: not recorded", pid);
+	else if (rc < 0)
+		sp_note("control: refresh %d: %s", pid, err.msg);
+	else
+		sp_note("control: refresh %d: %d new mappings", pid, rc);
+}
+
+/* Commands of the fifo; false when the recording is to end. */
+static bool take_commands(struct cap_session *s, struct watch *w)
+{
+	enum cap_command what;
+	int32_t pid = 0;
+	while (cap_control_next(s->control, &what, &pid)) {
+		switch (what) {
+		case CAP_ENABLE:
+			cap_attach_switch(s, true);
+			cap_recover_maps(s);
+			sp_note("control: enabled");
+			break;
+		case CAP_DISABLE:
+			cap_attach_switch(s, false);
+			sp_note("control: disabled");
+			break;
+		case CAP_ADD:
+			add_process(s, w, pid);
+			break;
+		case CAP_REFRESH:
+			refresh_process(s, pid);
+			break;
+		case CAP_SUMMARY:
+			sp_note("control: %llu samples, %llu lost, %zu processes",
+				(unsigned long long)s->emit.counters.v[SP_C_samples],
+				(unsigned long long)s->emit.counters.v[SP_C_lost_events],
+				s->emit.procs.n_alive);
+			break;
+		case CAP_STOP:
+			sp_note("control: stopping");
+			return false;
+		case CAP_BAD:
+		default:
+			sp_note("control: unknown command '%s'; known: enable, disable, add PID, "
+				"refresh PID, summary, stop",
+				s->control->line);
+			break;
+		}
+	}
+	return true;
+}
+
 static int loop(struct cap_session *s, struct sp_err *err)
 {
 	struct watch w = {0};
@@ -180,10 +271,13 @@ static int loop(struct cap_session *s, struct sp_err *err)
 		rc = cap_output_error(s->out, err);
 		if (rc < 0 || targets_gone(s, &w))
 			break;
+		cap_recover(s, false);
 		if (now - swept >= SWEEP_NS) {
-			cap_attach_sweep(s);
+			every_second(s);
 			swept = now;
 		}
+		if (w.fds[w.n - 1].revents && !take_commands(s, &w))
+			break;
 	}
 	free(w.fds);
 	return rc < 0 ? rc : 0;
@@ -375,7 +469,7 @@ static void embed_all(struct cap_session *s)
 	if (s->sampler.kernel_frames && s->o->embed != CAP_EMBED_NONE)
 		cap_kallsyms_embed(&s->embed);
 	while (cap_embed_pump(&s->embed, PUMP_BYTES) && cap_output_error(s->out, NULL) == 0) {
-		cap_output_push(s->out, 1);
+		cap_output_push(s->out);
 		if (!cap_output_has_room(s->out))
 			poll(NULL, 0, 2);
 	}
@@ -384,6 +478,7 @@ static void embed_all(struct cap_session *s)
 /* Drain, account, embed, end. */
 static int finish(struct cap_session *s, struct sp_err *err)
 {
+	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();
 	int rc = cap_session_drain(s, true, err);
@@ -496,10 +591,11 @@ static int record(struct cap_session *s, struct sp_err *err)
 	return rc < 0 ? rc : finish(s, err);
 }
 
-int cap_session_run(struct cap_session *s, const struct cap_options *o, int fd, const char *name,
-		    char *const *argv, char cure[400], struct sp_err *err)
+int cap_session_run(struct cap_session *s, int fd, const char *name, char *const *argv,
+		    char cure[400], struct sp_err *err)
 {
-	*s = (struct cap_session){.o = o, .out_fd = fd, .out_name = name};
+	s->out_fd = fd;
+	s->out_name = name;
 	s->launch.pid = s->launch.go_fd = s->launch.said_fd = -1;
 	cure[0] = 0;
 	int rc = prepare(s, argv, err);

@@ -11,6 +11,8 @@
 #include "output.h"
 #include "ring.h"
 
+struct cap_control;
+
 struct cap_task {
 	int32_t pid, tid;
 	enum cap_role role;
@@ -57,6 +59,9 @@ struct cap_session {
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
 	uint64_t n_bytes; /* of the stream */
+	uint64_t recovered_ns;
+	struct cap_control *control; /* borrowed; NULL = none */
+	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
 	size_t n_threads;     /* at the start */
 	int out_fd;
@@ -92,10 +97,10 @@ void cap_attach_deinit(struct cap_session *s);
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
 
-/* The whole recording. cure (400 bytes): what helps against a failure, or "". Returns 0 or an
+/* The whole recording of a session that is zero but for o, control and on_tick. cure (400 bytes): what helps against a failure, or "". Returns 0 or an
  * error. */
-int cap_session_run(struct cap_session *s, const struct cap_options *o, int fd, const char *name,
-		    char *const *argv, char cure[400], struct sp_err *err);
+int cap_session_run(struct cap_session *s, int fd, const char *name, char *const *argv,
+		    char cure[400], struct sp_err *err);
 void cap_session_deinit(struct cap_session *s);
 
 #endif

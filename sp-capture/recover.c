@@ -1,0 +1,69 @@
+#include "recover.h"
+
+#include <stdlib.h>
+
+#include "tasks.h"
+
+#define AGAIN_NS UINT64_C(250000000)
+
+static bool is_alive(int32_t pid)
+{
+	struct cap_stat st;
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	if (!cap_stat_read(pid, pid, &st))
+		return false;
+	if (st.state != 'Z')
+		return true;
+	/* A leader that is a zombie may have threads that run. */
+	cap_tasks_list(pid, &tids, &n, &cap, NULL);
+	free(tids);
+	return n > 1;
+}
+
+void cap_recover_reap(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->emit.procs.n; i++) {
+		struct cap_proc *q = s->emit.procs.procs[i];
+		if (!q || is_alive(q->pid))
+			continue;
+		if (s->emit.on_exit)
+			s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);
+		cap_procs_remove(&s->emit.procs, q->pid);
+	}
+}
+
+void cap_recover_maps(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->emit.procs.n; i++)
+		if (s->emit.procs.procs[i])
+			cap_emit_maps(&s->emit, s->emit.procs.procs[i], s->emit.now_ns, NULL);
+}
+
+static void find_descendants(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->n_roots; i++) {
+		int32_t *pids = NULL;
+		size_t n = 0, cap = 0;
+		if (!s->roots[i].gone)
+			cap_descendants_list(s->roots[i].pid, &pids, &n, &cap, NULL);
+		for (size_t j = 0; j < n; j++)
+			if (!cap_procs_find(&s->emit.procs, pids[j]))
+				cap_emit_meet(&s->emit, pids[j], s->emit.now_ns);
+		free(pids);
+	}
+}
+
+void cap_recover(struct cap_session *s, bool forced)
+{
+	uint64_t now = cap_now_ns();
+	if (!s->emit.lost_side_band || (!forced && now - s->recovered_ns < AGAIN_NS))
+		return;
+	s->recovered_ns = now;
+	s->emit.lost_side_band = false;
+	sp_count(&s->emit.counters, SP_C_lifecycle_gaps, 1);
+	if (s->o->follow)
+		find_descendants(s);
+	cap_recover_maps(s);
+	cap_recover_reap(s);
+}

@@ -1,0 +1,17 @@
+/* After a loss: what the lost records said is read from /proc again. */
+#ifndef CAP_RECOVER_H
+#define CAP_RECOVER_H
+
+#include "session.h"
+
+/* When side-band may have been lost: mappings, new descendants and ended processes; at most four
+ * times a second unless forced. */
+void cap_recover(struct cap_session *s, bool forced);
+
+/* Mappings of all processes, as after enable. */
+void cap_recover_maps(struct cap_session *s);
+
+/* Forget the processes that are no more, whose last EXIT was not seen. */
+void cap_recover_reap(struct cap_session *s);
+
+#endif
