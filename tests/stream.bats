@@ -15,7 +15,7 @@ record() { # OUTPUT OPTIONS…
 	local out=$1
 	shift
 	perf record -q -F 999 -e cpu-clock "$@" -o "$out" -- \
-		sh -c 'exec "$0" 150 >/dev/null' "$SP_PROG/chain-pie" 2>>perf.log
+		sh -c 'exec "$0" 60 >/dev/null' "$SP_PROG/chain-pie" 2>>perf.log
 }
 
 print() { # INPUT
