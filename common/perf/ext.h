@@ -25,7 +25,7 @@ enum sp_ext_kind {
 	SP_EXT_LOSS = 5,     /* u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count */
 	SP_EXT_COUNTERS = 6, /* "stage NAME\n" then "counter value\n" lines */
 	SP_EXT_END = 7,      /* key=value lines: status=…, command_status=… */
-	SP_EXT_STACK_TAIL = 8,
+	SP_EXT_STACK_TAIL = 8, /* u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at */
 };
 
 struct sp_ext {
