@@ -161,6 +161,7 @@ $(PROG)/dlopen: $(PROG)/libplugin.so
 $(eval $(call prog,templates,templates.cc,g++ -O2 -g))
 $(eval $(call prog,short,short.c,gcc -O2 -g))
 $(eval $(call prog,uw_life,uw_life.c,gcc -O2 -g -pthread))
+$(eval $(call prog,stream,stream.c,gcc -O2 -g))
 $(eval $(call prog,demo,demo/distance.c demo/text.c demo/main.cc,gcc -O2 -g -pthread,-lstdc++))
 
 # The same code without its names.

@@ -91,6 +91,7 @@ struct sp_repoch {
 	uint64_t samples; /* before this epoch */
 	uint64_t resolution;
 	int64_t shift_ns;
+	uint64_t first_ns; /* of its samples that have a time, on the file's clock; 0 = none */
 	struct sp_counters counters;
 	bool ended;
 };
@@ -111,6 +112,17 @@ struct sp_rgroup {
 struct sp_rblock {
 	uint64_t at;
 	uint32_t epoch;
+};
+
+/* The samples of one block at a time. */
+struct sp_rcursor {
+	size_t first_block, end_block, at_block; /* the next one to load */
+	uint32_t epoch;
+	uint64_t first_ns;
+	struct sp_rsample *sample, *spare; /* owned; spare: room for merging */
+	size_t n_sample, cap_sample, cap_spare, at;
+	struct sp_rgroup *group; /* owned */
+	size_t n_group, cap_group;
 };
 
 struct sp_data {
@@ -190,14 +202,10 @@ struct sp_spool {
 	size_t n_kset, cap_kset;
 	struct sp_rwhere { uint32_t set, module; } *where; /* by frame: its module in that set */
 
-	/* The block whose samples are being given. */
-	size_t at_block, at_sample;
-	struct sp_rsample *sample;
-	size_t n_sample, cap_sample;
-	struct sp_rsample *sample2;
-	size_t cap_sample2;
-	struct sp_rgroup *group;
-	size_t n_group, cap_group;
+	/* Where the samples are given from: one cursor per epoch, in the order of their first times. */
+	struct sp_rcursor first_pass, *cur;
+	struct sp_rcursor *cursor; /* owned */
+	size_t n_cursor, at_cursor;
 	uint32_t cur_stack, cur_set, cur_kset;
 	struct sp_spool_frame *frames;
 	size_t n_frames, cap_frames;
@@ -214,7 +222,7 @@ void sp_load_object_end(struct sp_spool *s);
 const char *sp_load_object(struct sp_spool *s, const uint8_t *payload, size_t n);
 const char *sp_load_stage(struct sp_spool *s, const uint8_t *payload, size_t n);
 const char *sp_load_end(struct sp_spool *s, const uint8_t *payload, size_t n);
-/* Decode the samples of a DATA block into s->sample, in time order. */
+/* Decode the samples of a DATA block into s->cur, in time order. */
 const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n, uint32_t epoch);
 
 /* Bytes about to be allocated for dictionaries: false when a file asks for more than its size

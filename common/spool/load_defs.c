@@ -485,12 +485,14 @@ static void take_back(struct sp_spool *s, const struct marks *m)
 	s->n_module = m->module;
 }
 
-static void note_times(struct sp_spool *s, const struct sp_repoch *e, uint64_t first, uint64_t last)
+static void note_times(struct sp_spool *s, struct sp_repoch *e, uint64_t first, uint64_t last)
 {
 	if (last < first || !last || last > UINT64_MAX / e->resolution)
 		return;
 	first = first * e->resolution + (uint64_t)e->shift_ns;
 	last = last * e->resolution + (uint64_t)e->shift_ns;
+	if (!e->first_ns || first < e->first_ns)
+		e->first_ns = first;
 	if (!s->info.first_ns || first < s->info.first_ns)
 		s->info.first_ns = first;
 	if (last > s->info.last_ns)
@@ -544,7 +546,7 @@ const char *sp_load_data(struct sp_spool *s, const uint8_t *payload, size_t n, u
 	if (!b)
 		return "memory ended";
 	*b = (struct sp_rblock){.at = at, .epoch = epoch};
-	s->info.n_samples += s->n_sample;
+	s->info.n_samples += s->cur->n_sample;
 	note_times(s, &s->epoch[epoch], first, last);
 	return NULL;
 }

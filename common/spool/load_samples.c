@@ -130,12 +130,13 @@ static uint32_t known(uint32_t base, uint64_t local, size_t n)
 static const char *load_groups(struct sp_spool *s, struct sp_data *d, const struct sp_repoch *e)
 {
 	struct sp_col *c = d->cols.c;
+	struct sp_rcursor *r = s->cur;
 	size_t n = d->head[SP_HEAD_N_GROUPS];
 	uint64_t sum = 0;
-	s->n_group = 0;
-	if (!sp_grow(&s->group, &s->cap_group, n, sizeof *s->group))
+	r->n_group = 0;
+	if (!sp_grow(&r->group, &r->cap_group, n, sizeof *r->group))
 		return "memory ended";
-	for (; s->n_group < n; s->n_group++) {
+	for (; r->n_group < n; r->n_group++) {
 		uint64_t set = 0;
 		struct sp_rgroup g = {
 			.thread = known(e->thread, sp_col_next(&c[SP_COL_GRP_THREAD]), s->n_thread),
@@ -153,7 +154,7 @@ static const char *load_groups(struct sp_spool *s, struct sp_data *d, const stru
 			return "it claims too many samples";
 		g.n = (uint32_t)samples;
 		sum += samples;
-		s->group[s->n_group] = g;
+		r->group[r->n_group] = g;
 	}
 	return sum == d->head[SP_HEAD_N_SAMPLES] ? NULL : "its groups do not hold its samples";
 }
@@ -172,40 +173,40 @@ static const char *next_sample(struct walk *w, struct sp_rsample *out, const str
 }
 
 /* Merge neighbouring runs of ordered samples until one is left; equal times keep their order. */
-static bool merge_groups(struct sp_spool *s)
+static bool merge_groups(struct sp_rcursor *r)
 {
-	size_t n = s->n_sample, runs = 0;
-	size_t *end = calloc(s->n_group + 1, sizeof *end);
-	if (!end || !sp_grow(&s->sample2, &s->cap_sample2, n, sizeof *s->sample2)) {
+	size_t n = r->n_sample, runs = 0;
+	size_t *end = calloc(r->n_group + 1, sizeof *end);
+	if (!end || !sp_grow(&r->spare, &r->cap_spare, n, sizeof *r->spare)) {
 		free(end);
 		return false;
 	}
-	for (size_t g = 0, at = 0; g < s->n_group; g++)
-		if (s->group[g].n)
-			end[runs++] = at += s->group[g].n;
+	for (size_t g = 0, at = 0; g < r->n_group; g++)
+		if (r->group[g].n)
+			end[runs++] = at += r->group[g].n;
 	while (runs > 1) {
 		size_t at = 0, out = 0;
-		for (size_t r = 0; r < runs; r += 2) {
-			size_t i = at, mid = end[r], stop = r + 1 < runs ? end[r + 1] : mid;
+		for (size_t k = 0; k < runs; k += 2) {
+			size_t i = at, mid = end[k], stop = k + 1 < runs ? end[k + 1] : mid;
 			size_t j = mid;
 			while (i < mid && j < stop)
-				s->sample2[at++] = s->sample[j].time < s->sample[i].time
-							   ? s->sample[j++]
-							   : s->sample[i++];
+				r->spare[at++] = r->sample[j].time < r->sample[i].time
+							   ? r->sample[j++]
+							   : r->sample[i++];
 			while (i < mid)
-				s->sample2[at++] = s->sample[i++];
+				r->spare[at++] = r->sample[i++];
 			while (j < stop)
-				s->sample2[at++] = s->sample[j++];
+				r->spare[at++] = r->sample[j++];
 			end[out++] = stop;
 		}
 		runs = out;
-		struct sp_rsample *p = s->sample;
-		size_t cap = s->cap_sample;
-		s->sample = s->sample2;
-		s->cap_sample = s->cap_sample2;
-		s->sample2 = p;
-		s->cap_sample2 = cap;
-		if (!sp_grow(&s->sample2, &s->cap_sample2, n, sizeof *s->sample2)) {
+		struct sp_rsample *p = r->sample;
+		size_t cap = r->cap_sample;
+		r->sample = r->spare;
+		r->cap_sample = r->cap_spare;
+		r->spare = p;
+		r->cap_spare = cap;
+		if (!sp_grow(&r->spare, &r->cap_spare, n, sizeof *r->spare)) {
 			free(end);
 			return false;
 		}
@@ -217,6 +218,7 @@ static bool merge_groups(struct sp_spool *s)
 const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n, uint32_t epoch)
 {
 	struct sp_data *d = &s->data;
+	struct sp_rcursor *r = s->cur;
 	const char *why = sp_data_parse(d, payload, n);
 	if (why)
 		return why;
@@ -230,25 +232,25 @@ const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n
 	why = load_groups(s, d, e);
 	if (why)
 		return why;
-	if (!sp_grow(&s->sample, &s->cap_sample, total, sizeof *s->sample))
+	if (!sp_grow(&r->sample, &r->cap_sample, total, sizeof *r->sample))
 		return "memory ended";
 	struct walk w = begin(s, d, e, false);
 	bool grouped = d->head[SP_HEAD_MODE] == 0;
 	uint64_t res = e->resolution, base = d->head[SP_HEAD_TIME], time = base;
 	uint32_t group = SP_NONE, left = 0, cpu = 0;
-	s->n_sample = 0;
+	r->n_sample = 0;
 	for (size_t i = 0; i < total && !why; i++) {
 		uint64_t expected = grouped ? time + d->head[SP_HEAD_PERIOD] : time;
 		bool first = grouped && left == 0;
 		if (!grouped) {
 			uint64_t to = sp_col_next(&w.c[SP_COL_S_GROUP]);
-			if (to >= s->n_group)
+			if (to >= r->n_group)
 				return "a sample is of no group";
 			group = (uint32_t)to;
 		} else if (first) {
-			while (!s->group[++group].n) /* the sum was checked: one comes */
+			while (!r->group[++group].n) /* the sum was checked: one comes */
 				;
-			left = s->group[group].n;
+			left = r->group[group].n;
 			expected = base;
 			cpu = 0;
 		}
@@ -257,12 +259,12 @@ const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n
 		if (now > UINT64_MAX / res || (grouped && !first && now < time))
 			return "a time is out of range";
 		time = now;
-		struct sp_rsample *out = &s->sample[s->n_sample++];
+		struct sp_rsample *out = &r->sample[r->n_sample++];
 		out->time = now ? now * res + (uint64_t)e->shift_ns : 0;
 		out->group = group;
-		why = next_sample(&w, out, &s->group[group], &cpu);
+		why = next_sample(&w, out, &r->group[group], &cpu);
 	}
-	if (!why && grouped && s->n_group > 1 && !merge_groups(s))
+	if (!why && grouped && r->n_group > 1 && !merge_groups(r))
 		why = "memory ended";
 	return why;
 }

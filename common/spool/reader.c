@@ -237,6 +237,7 @@ int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err)
 		close(fd);
 		return sp_err_nomem(err);
 	}
+	s->cur = &s->first_pass;
 	s->scan.fd = fd;
 	s->scan.zstd = ZSTD_createDCtx();
 	struct stat st;
@@ -251,7 +252,8 @@ int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err)
 		rc = load_all(s, err);
 	if (rc == 0)
 		rc = sp_show_make(s, err);
-	s->n_sample = 0;
+	if (rc == 0)
+		rc = sp_replay_make(s, err);
 	if (rc == 0 && s->state == SP_SPOOL_DAMAGED)
 		rc = count_lost(s, err);
 	if (rc < 0) {
@@ -259,7 +261,6 @@ int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err)
 		return rc;
 	}
 	sp_show_counters(s);
-	sp_spool_rewind(s);
 	*out = s;
 	return 0;
 }
@@ -294,78 +295,7 @@ void sp_spool_close(struct sp_spool *s)
 	free(s->kernel_addrs);
 	free(s->where);
 	free(s->kset);
-	free(s->sample);
-	free(s->sample2);
-	free(s->group);
+	sp_replay_deinit(s);
 	free(s->frames);
 	free(s);
-}
-
-/* Read the next block that holds samples: 1, or 0 when there is none. */
-static int next_block(struct sp_spool *s, struct sp_err *err)
-{
-	s->at_sample = s->n_sample = 0;
-	while (s->at_block < s->n_block) {
-		const struct sp_rblock *r = &s->block[s->at_block++];
-		struct sp_block b;
-		uint64_t at;
-		const uint8_t *payload;
-		const char *why = "it changed since it was opened";
-		s->scan.at = r->at;
-		int rc = sp_scan_next(&s->scan, &b, &at, &payload, &why, err);
-		if (rc < 0)
-			return rc;
-		if (rc != SP_SCAN_BLOCK || b.type != SP_BLOCK_DATA)
-			return sp_err_set(err, SP_ERR_CORRUPT, 0,
-					  "cannot read the spool at offset %llu: %s",
-					  (unsigned long long)r->at,
-					  rc == SP_SCAN_TAIL || rc == SP_SCAN_END ? "it shrank"
-										  : why);
-		why = sp_load_samples(s, payload, b.raw, r->epoch);
-		if (why)
-			return sp_err_set(err, SP_ERR_CORRUPT, 0,
-					  "cannot read the spool at offset %llu: %s",
-					  (unsigned long long)r->at, why);
-		if (s->n_sample)
-			return 1;
-	}
-	return 0;
-}
-
-int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err *err)
-{
-	for (;;) {
-		if (s->at_sample >= s->n_sample) {
-			int rc = next_block(s, err);
-			if (rc <= 0)
-				return rc;
-		}
-		const struct sp_rsample *p = &s->sample[s->at_sample++];
-		const struct sp_rgroup *g = &s->group[p->group];
-		if (p->stack == SP_STACK_LOST)
-			continue;
-		s->cur_stack = p->stack;
-		s->cur_set = g->set;
-		s->cur_kset = sp_show_kernel_set(s, g->thread);
-		if (s->state == SP_SPOOL_DAMAGED &&
-		    !sp_load_expand(s, s->cur_stack, s->cur_set, s->cur_kset))
-			continue;
-		*out = (struct sp_spool_sample){
-			.time_ns = p->time,
-			.thread = g->thread,
-			.event = g->event,
-			.stack = p->stack == SP_NONE ? (uint32_t)s->n_node : p->stack,
-			.cpu = p->cpu,
-			.weight = p->weight,
-			.comm = sp_show_string(s, g->comm),
-		};
-		return 1;
-	}
-}
-
-void sp_spool_rewind(struct sp_spool *s)
-{
-	s->at_block = 0;
-	s->at_sample = s->n_sample = 0;
-	s->frames_valid = false;
 }

@@ -6,6 +6,9 @@
 
 /* After all blocks: public modules, events, canonical numbers. */
 int sp_show_make(struct sp_spool *s, struct sp_err *err);
+/* The cursors that samples are given from. */
+int sp_replay_make(struct sp_spool *s, struct sp_err *err);
+void sp_replay_deinit(struct sp_spool *s);
 void sp_show_counters(struct sp_spool *s);
 /* A string, "" when it was lost. */
 const char *sp_show_string(const struct sp_spool *s, uint32_t id);

@@ -184,7 +184,7 @@ void sp_show_counters(struct sp_spool *s)
 uint32_t sp_show_kernel_set(const struct sp_spool *s, uint32_t thread)
 {
 	uint32_t origin = s->thread[thread].origin;
-	uint32_t epoch = s->at_block ? s->block[s->at_block - 1].epoch : 0;
+	uint32_t epoch = s->cur->epoch;
 	for (size_t i = 0; i < s->n_kset; i++) {
 		const struct sp_rset *k = &s->set[s->kset[i]];
 		if (k->epoch == epoch && k->origin == origin)
