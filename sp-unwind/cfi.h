@@ -33,6 +33,8 @@ enum {
 	CFI_PE_OMIT = 0xff,
 };
 
+struct cfi_cie;
+
 struct cfi_section {
 	const uint8_t *data; /* borrowed; NULL: no such section */
 	size_t size;
@@ -43,6 +45,9 @@ struct cfi_section {
 	bool swap;
 	bool eh;      /* .eh_frame's form, else .debug_frame's */
 	bool bounded; /* size is the section's own: a zero length does not end it */
+	/* CIEs that were parsed already, so that few FDEs need to do it; borrowed. */
+	const struct cfi_cie *known;
+	unsigned n_known;
 };
 
 struct cfi_cie {
@@ -151,7 +156,7 @@ bool cfi_row_full(const struct cfi_section *s, const struct cfi_fde *fde, uint64
 struct cfi_rows {
 	const struct cfi_section *section;
 	const struct cfi_fde *fde;
-	struct sp_cursor ops;
+	const uint8_t *ops; /* where the program goes on */
 	uint64_t loc, next_loc;
 	unsigned depth; /* of saved */
 	bool started;

@@ -202,12 +202,21 @@ bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
 	return true;
 }
 
+static bool find_cie(const struct cfi_section *s, size_t off, struct cfi_cie *out)
+{
+	for (unsigned i = 0; i < s->n_known; i++)
+		if (s->known[i].off == off) {
+			*out = s->known[i];
+			return true;
+		}
+	return cfi_cie_parse(s, off, out);
+}
+
 bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct cfi_fde *out)
 {
 	if (e->kind != CFI_FDE)
 		return false;
-	if ((!out->cie.ops || out->cie.off != e->cie_off) &&
-	    !cfi_cie_parse(s, e->cie_off, &out->cie)) {
+	if ((!out->cie.ops || out->cie.off != e->cie_off) && !find_cie(s, e->cie_off, &out->cie)) {
 		out->cie.ops = NULL;
 		return false;
 	}

@@ -99,6 +99,23 @@ static void eh_init(struct uw_module *m)
 		m->table.n = 0;
 }
 
+/* A few CIEs serve nearly all FDEs, and linkers put them before their first use. */
+static void cies_init(struct uw_module *m)
+{
+	unsigned n = 0;
+	size_t off = 0;
+	for (int i = 0; i < 64 && n < sizeof m->cies / sizeof *m->cies; i++) {
+		struct cfi_entry e = cfi_entry_at(&m->eh, off);
+		if (e.kind == CFI_END)
+			break;
+		if (e.kind == CFI_CIE && cfi_cie_parse(&m->eh, off, &m->cies[n]))
+			n++;
+		off = e.next;
+	}
+	m->eh.known = m->cies;
+	m->eh.n_known = n;
+}
+
 int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *debug,
 		  struct sp_err *err)
 {
@@ -111,12 +128,15 @@ int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *deb
 		return SP_ERR_NOMEM;
 	}
 	m->debug = debug;
-	m->id = atomic_fetch_add(&next_id, 1);
+	m->id = atomic_fetch_add(&next_id, 1) & UINT32_C(0x7fffffff);
+	m->salt = m->id * UINT32_C(0x9e3779b1) >> 8;
 	m->arch = uw_arch_find(elf->machine);
 	pthread_mutex_init(&m->lock, NULL);
 	/* Nothing of an object file has its final address. */
-	if (elf->type != ET_REL)
+	if (elf->type != ET_REL) {
 		eh_init(m);
+		cies_init(m);
+	}
 	*out = m;
 	return 0;
 }

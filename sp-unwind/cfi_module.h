@@ -19,6 +19,7 @@ struct cfi_debug {
 struct uw_module {
 	struct sp_elf *elf, *debug; /* owned; debug may be NULL */
 	uint32_t id;
+	uint32_t salt; /* of its addresses in the rule cache */
 	const struct uw_arch *arch;
 	uint64_t base_svma;    /* of the first byte that is loaded */
 	uint64_t svma_end;     /* behind the last one */
@@ -26,6 +27,7 @@ struct uw_module {
 	struct cfi_code eh_code;
 	struct cfi_section eh; /* .eh_frame; data NULL: none */
 	void *eh_owned;
+	struct cfi_cie cies[4]; /* those that come first in .eh_frame */
 	struct cfi_table table;
 
 	/* Made on demand under the lock, then published; never changed again. */

@@ -47,13 +47,68 @@ enum {
 struct run {
 	const struct cfi_section *section;
 	const struct cfi_fde *fde;
-	struct sp_cursor ops;
+	/* A cursor taken apart, so that it lives in registers: nobody has its address. */
+	const uint8_t *p, *end;
+	bool bad;
 	uint64_t loc, next_loc;
 	unsigned depth;
 	struct cfi_row *row, *saved;
 	const struct cfi_row *initial; /* NULL while the CIE's own program runs */
 	uint32_t ra_reg, fp_reg;
 };
+
+INLINE struct sp_cursor rest(const struct run *r)
+{
+	return (struct sp_cursor){.p = r->p, .end = r->end, .bad = r->bad, .swap = r->section->swap};
+}
+
+INLINE void took(struct run *r, const struct sp_cursor *c)
+{
+	r->p = c->p;
+	r->bad = c->bad;
+}
+
+INLINE uint64_t uleb(struct run *r)
+{
+	if (__builtin_expect(r->p < r->end && !(*r->p & 0x80), 1))
+		return *r->p++;
+	struct sp_cursor c = rest(r);
+	uint64_t v = sp_cur_uleb_slow(&c);
+	took(r, &c);
+	return v;
+}
+
+INLINE uint64_t sleb(struct run *r)
+{
+	struct sp_cursor c = rest(r);
+	uint64_t v = (uint64_t)sp_cur_sleb(&c);
+	took(r, &c);
+	return v;
+}
+
+INLINE uint64_t fixed(struct run *r, unsigned size)
+{
+	struct sp_cursor c = rest(r);
+	uint64_t v = size == 1	 ? sp_cur_u8(&c)
+		     : size == 2 ? sp_cur_u16(&c)
+		     : size == 4 ? sp_cur_u32(&c)
+				 : sp_cur_u64(&c);
+	took(r, &c);
+	return v;
+}
+
+/* An expression: its bytes, or NULL (and bad). */
+INLINE const uint8_t *block(struct run *r, uint32_t *len)
+{
+	uint64_t n = uleb(r);
+	if (r->bad || n > (uint64_t)(r->end - r->p) || n > UINT32_MAX) {
+		r->bad = true;
+		return NULL;
+	}
+	*len = (uint32_t)n;
+	r->p += n;
+	return r->p - n;
+}
 
 INLINE void row_copy(struct cfi_row *to, const struct cfi_row *from, bool small)
 {
@@ -103,31 +158,25 @@ INLINE void restore(struct run *r, uint64_t reg, bool small)
 
 INLINE void set_expr(struct run *r, uint64_t reg, enum cfi_rule kind, bool small)
 {
-	uint64_t len = sp_cur_uleb(&r->ops);
-	const uint8_t *expr = sp_cur_bytes(&r->ops, len);
-	if (expr && len <= UINT32_MAX)
-		set(r, reg,
-		    (struct cfi_reg){.rule = (uint8_t)kind, .len = (uint32_t)len, .expr = expr},
-		    small);
-	else
-		r->ops.bad = true;
+	uint32_t len = 0;
+	const uint8_t *expr = block(r, &len);
+	set(r, reg, (struct cfi_reg){.rule = (uint8_t)kind, .len = len, .expr = expr}, small);
 }
 
 /* Instructions that define the CFA. */
 INLINE void def_cfa(struct run *r, uint8_t op)
 {
 	struct cfi_row *row = r->row;
-	struct sp_cursor *c = &r->ops;
 	uint64_t reg = row->cfa_reg;
 	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_register || op == DW_CFA_def_cfa_sf)
-		reg = sp_cur_uleb(c);
+		reg = uleb(r);
 	/* Only the register or only the offset: binutils and libgcc take a CFA that was an
 	 * expression for a register's then; its offset is 0 here rather than stale. */
 	int64_t off = row->cfa.rule == CFI_REG ? row->cfa.off : 0;
 	if (op == DW_CFA_def_cfa || op == DW_CFA_def_cfa_offset)
-		off = (int64_t)sp_cur_uleb(c);
+		off = (int64_t)uleb(r);
 	else if (op != DW_CFA_def_cfa_register)
-		off = (int64_t)((uint64_t)sp_cur_sleb(c) * (uint64_t)r->fde->cie.data_align);
+		off = (int64_t)(sleb(r) * (uint64_t)r->fde->cie.data_align);
 	row->cfa_reg = reg > UINT16_MAX ? UINT16_MAX : (uint32_t)reg;
 	row->cfa = (struct cfi_reg){.rule = CFI_REG, .off = off};
 }
@@ -135,90 +184,106 @@ INLINE void def_cfa(struct run *r, uint8_t op)
 /* The less frequent instructions. False: unknown. */
 INLINE bool other(struct run *r, uint8_t op, bool small)
 {
-	struct sp_cursor *c = &r->ops;
 	const uint64_t scale = (uint64_t)r->fde->cie.data_align;
 	uint64_t reg;
 	switch (op) {
 	case DW_CFA_nop:
 		return true;
 	case DW_CFA_offset_extended:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_OFFSET, sp_cur_uleb(c) * scale, small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_OFFSET, uleb(r) * scale, small);
 		return true;
 	case DW_CFA_offset_extended_sf:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_OFFSET, (uint64_t)sp_cur_sleb(c) * scale, small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_OFFSET, sleb(r) * scale, small);
 		return true;
 	case DW_CFA_GNU_negative_offset_extended:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_OFFSET, -(sp_cur_uleb(c) * scale), small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_OFFSET, -(uleb(r) * scale), small);
 		return true;
 	case DW_CFA_val_offset:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_VAL_OFFSET, sp_cur_uleb(c) * scale, small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_VAL_OFFSET, uleb(r) * scale, small);
 		return true;
 	case DW_CFA_val_offset_sf:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_VAL_OFFSET, (uint64_t)sp_cur_sleb(c) * scale, small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_VAL_OFFSET, sleb(r) * scale, small);
 		return true;
 	case DW_CFA_restore_extended:
-		restore(r, sp_cur_uleb(c), small);
+		restore(r, uleb(r), small);
 		return true;
 	case DW_CFA_undefined:
-		set_off(r, sp_cur_uleb(c), CFI_UNDEF, 0, small);
+		set_off(r, uleb(r), CFI_UNDEF, 0, small);
 		return true;
 	case DW_CFA_same_value:
-		set_off(r, sp_cur_uleb(c), CFI_SAME, 0, small);
+		set_off(r, uleb(r), CFI_SAME, 0, small);
 		return true;
 	case DW_CFA_register:
-		reg = sp_cur_uleb(c);
-		set_off(r, reg, CFI_REG, sp_cur_uleb(c), small);
+		reg = uleb(r);
+		set_off(r, reg, CFI_REG, uleb(r), small);
 		return true;
 	case DW_CFA_def_cfa_expression: {
-		uint64_t len = sp_cur_uleb(c);
-		const uint8_t *expr = sp_cur_bytes(c, len);
-		if (!expr || len > UINT32_MAX)
-			return false;
-		r->row->cfa = (struct cfi_reg){CFI_EXPR, (uint32_t)len, {.expr = expr}};
+		uint32_t len = 0;
+		const uint8_t *expr = block(r, &len);
+		r->row->cfa = (struct cfi_reg){CFI_EXPR, len, {.expr = expr}};
 		return true;
 	}
 	case DW_CFA_expression:
-		set_expr(r, sp_cur_uleb(c), CFI_EXPR, small);
+		set_expr(r, uleb(r), CFI_EXPR, small);
 		return true;
 	case DW_CFA_val_expression:
-		set_expr(r, sp_cur_uleb(c), CFI_VAL_EXPR, small);
+		set_expr(r, uleb(r), CFI_VAL_EXPR, small);
 		return true;
 	case DW_CFA_GNU_args_size:
-		(void)sp_cur_uleb(c);
+		(void)uleb(r);
 		return true;
 	case DW_CFA_AARCH64_negate_ra_state:
 	case DW_CFA_AARCH64_negate_ra_state_with_pc:
 		r->row->ra_signed = !r->row->ra_signed;
 		return true;
 	case DW_CFA_AARCH64_set_ra_state:
-		r->row->ra_signed = sp_cur_uleb(c) != 0;
-		(void)sp_cur_sleb(c);
+		r->row->ra_signed = uleb(r) != 0;
+		(void)sleb(r);
 		return true;
 	default:
 		return false;
 	}
 }
 
+static __attribute__((noinline)) bool set_loc_at(const struct run *r, struct sp_cursor *c,
+						 uint64_t *to)
+{
+	const struct cfi_cie *cie = &r->fde->cie;
+	return cfi_pointer(c, cie->fde_enc, r->section, cie->addr_bytes,
+			   r->section->svma + (uint64_t)(c->p - r->section->data), r->fde->begin,
+			   to);
+}
+
+INLINE bool set_loc(struct run *r, uint64_t *to)
+{
+	const struct run copy = *r;
+	struct sp_cursor c = rest(r);
+	uint64_t at = 0;
+	bool good = set_loc_at(&copy, &c, &at);
+	took(r, &c);
+	*to = at;
+	return good;
+}
+
 /* Execute until the location would pass limit (true, next_loc says where to) or the program ends
  * (true, next_loc = end of the FDE). False: malformed. */
 INLINE bool run(struct run *r, uint64_t limit, bool small)
 {
-	struct sp_cursor *c = &r->ops;
 	const struct cfi_cie *cie = &r->fde->cie;
-	while (c->p < c->end && !c->bad) {
-		uint8_t op = *c->p++;
+	while (r->p < r->end && !r->bad) {
+		uint8_t op = *r->p++;
 		uint64_t low = op & 0x3f, to;
 		switch (op >> 6) {
 		case OP_ADVANCE:
 			to = r->loc + low * cie->code_align;
 			break;
 		case OP_OFFSET:
-			set_off(r, low, CFI_OFFSET, sp_cur_uleb(c) * (uint64_t)cie->data_align,
+			set_off(r, low, CFI_OFFSET, uleb(r) * (uint64_t)cie->data_align,
 				small);
 			continue;
 		case OP_RESTORE:
@@ -227,22 +292,19 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 		default:
 			switch (op) {
 			case DW_CFA_advance_loc1:
-				to = r->loc + sp_cur_u8(c) * cie->code_align;
+				to = r->loc + fixed(r, 1) * cie->code_align;
 				break;
 			case DW_CFA_advance_loc2:
-				to = r->loc + sp_cur_u16(c) * cie->code_align;
+				to = r->loc + fixed(r, 2) * cie->code_align;
 				break;
 			case DW_CFA_advance_loc4:
-				to = r->loc + sp_cur_u32(c) * cie->code_align;
+				to = r->loc + fixed(r, 4) * cie->code_align;
 				break;
 			case DW_CFA_MIPS_advance_loc8:
-				to = r->loc + sp_cur_u64(c) * cie->code_align;
+				to = r->loc + fixed(r, 8) * cie->code_align;
 				break;
 			case DW_CFA_set_loc:
-				if (!cfi_pointer(c, cie->fde_enc, r->section, cie->addr_bytes,
-						 r->section->svma +
-							 (uint64_t)(c->p - r->section->data),
-						 r->fde->begin, &to))
+				if (!set_loc(r, &to))
 					return false;
 				break;
 			case DW_CFA_def_cfa:
@@ -268,7 +330,7 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 				continue;
 			}
 		}
-		if (c->bad || to < r->loc)
+		if (r->bad || to < r->loc)
 			return false;
 		if (!r->initial)
 			continue; /* a CIE has no locations */
@@ -279,14 +341,7 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 		r->loc = to;
 	}
 	r->next_loc = r->fde->end;
-	return !c->bad;
-}
-
-INLINE struct sp_cursor ops_cursor(const struct cfi_section *s, const uint8_t *ops, size_t n)
-{
-	struct sp_cursor c = sp_cursor(ops, n);
-	c.swap = s->swap;
-	return c;
+	return !r->bad;
 }
 
 /* Run the CIE's program into row, and set r up for the FDE's. */
@@ -295,12 +350,14 @@ INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
 	row_clear(r->row, small);
 	r->loc = r->fde->begin;
 	r->ra_reg = r->fde->cie.ra_reg;
-	r->ops = ops_cursor(r->section, r->fde->cie.ops, r->fde->cie.n_ops);
+	r->p = r->fde->cie.ops;
+	r->end = r->p + r->fde->cie.n_ops;
 	if (!run(r, UINT64_MAX, small))
 		return false;
 	row_copy(initial, r->row, small);
 	r->initial = initial;
-	r->ops = ops_cursor(r->section, r->fde->ops, r->fde->n_ops);
+	r->p = r->fde->ops;
+	r->end = r->p + r->fde->n_ops;
 	return true;
 }
 
@@ -341,7 +398,8 @@ int cfi_rows_next(struct cfi_rows *rows, uint64_t *start, uint64_t *end)
 		rows->started = true;
 		rows->next_loc = rows->fde->begin;
 	} else {
-		r.ops = rows->ops;
+		r.p = rows->ops;
+		r.end = rows->fde->ops + rows->fde->n_ops;
 		r.depth = rows->depth;
 		r.initial = &rows->initial;
 		r.ra_reg = rows->fde->cie.ra_reg;
@@ -351,7 +409,7 @@ int cfi_rows_next(struct cfi_rows *rows, uint64_t *start, uint64_t *end)
 	r.loc = rows->loc = rows->next_loc;
 	if (!run(&r, r.loc, false))
 		return -1;
-	rows->ops = r.ops;
+	rows->ops = r.p;
 	rows->depth = r.depth;
 	rows->next_loc = r.next_loc;
 	*start = rows->loc;

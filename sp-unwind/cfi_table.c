@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/le.h"
 
 static uint64_t word(const struct cfi_table *t, size_t i)
 {
@@ -84,6 +85,17 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uin
 	/* Branches, not conditional moves: the addresses of a profile repeat, so that prediction
 	 * breaks the chain of loads. */
 	size_t low = 0, high = t->n;
+	int64_t rel = (int64_t)(pc - t->base);
+	if (t->word_bytes == 4 && !t->swap && rel == (int32_t)rel &&
+	    (rel < 0) == (pc < t->base)) {
+		while (low < high) { /* nearly every file's form */
+			size_t mid = (low + high) / 2;
+			if ((int32_t)sp_get32(t->entries + 8 * mid) <= (int32_t)rel)
+				low = mid + 1;
+			else
+				high = mid;
+		}
+	}
 	while (low < high) {
 		size_t mid = (low + high) / 2;
 		if (word(t, 2 * mid) <= pc)

@@ -4,13 +4,6 @@
 
 /* --- calls --- */
 
-enum call {
-	CALL_NONE,
-	CALL_UNKNOWN, /* the bytes can't be read */
-	CALL_INDIRECT,
-	CALL_DIRECT, /* to *target */
-};
-
 /* Bytes of a call through memory or a register (FF /2), from its first prefix on; 0: none.
  * Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
 static unsigned indirect_call(const uint8_t *p, unsigned n)
@@ -50,70 +43,74 @@ static bool blank(const uint8_t *p, unsigned n)
 	return n == 0;
 }
 
-static enum call x86_call(const struct uw_map *map, uint64_t ra, uint64_t *target)
+static struct uw_call x86_call(const struct uw_module *m, uint64_t svma)
 {
 	const uint8_t *p = NULL;
-	unsigned n = LONGEST_CALL;
-	for (; n >= 2 && !p; n--)
-		p = uw_module_bytes(map->module, ra - map->bias - n, n);
-	if (!p)
-		return CALL_UNKNOWN;
-	n++;
-	if (blank(p, n))
-		return CALL_UNKNOWN;
-	if (n >= 5 && p[n - 5] == 0xe8) {
-		*target = ra + (uint64_t)(int32_t)sp_get32(p + n - 4);
-		return CALL_DIRECT;
-	}
+	unsigned n = LONGEST_CALL + 1;
+	while (!p && --n >= 2)
+		p = uw_module_bytes(m, svma - n, n);
+	if (!p || blank(p, n))
+		return (struct uw_call){UW_CALL_UNKNOWN, 0};
+	if (n >= 5 && p[n - 5] == 0xe8)
+		return (struct uw_call){UW_CALL_DIRECT, (int32_t)sp_get32(p + n - 4)};
 	for (unsigned len = 2; len <= n; len++)
 		if (indirect_call(p + n - len, len) == len)
-			return CALL_INDIRECT;
-	return CALL_NONE;
+			return (struct uw_call){UW_CALL_INDIRECT, 0};
+	return (struct uw_call){UW_CALL_NONE, 0};
 }
 
-static enum call arm64_call(const struct uw_map *map, uint64_t ra, uint64_t *target)
+static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
 {
-	const uint8_t *p = uw_module_bytes(map->module, ra - map->bias - 4, 4);
-	if (ra & 3)
-		return CALL_NONE;
+	const uint8_t *p = uw_module_bytes(m, svma - 4, 4);
+	if (svma & 3)
+		return (struct uw_call){UW_CALL_NONE, 0};
 	if (!p || blank(p, 4))
-		return CALL_UNKNOWN;
+		return (struct uw_call){UW_CALL_UNKNOWN, 0};
 	uint32_t insn = sp_get32(p);
-	if ((insn & 0xfc000000) == 0x94000000) { /* BL */
-		*target = ra - 4 + (uint64_t)((int64_t)(int32_t)(insn << 6) >> 4);
-		return CALL_DIRECT;
-	}
+	if ((insn & 0xfc000000) == 0x94000000) /* BL: 26 bits of words, from the instruction on */
+		return (struct uw_call){UW_CALL_DIRECT, ((int32_t)(insn << 6) >> 4) - 4};
 	/* BLR, and BLRAA… with a signature */
 	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
-		return CALL_INDIRECT;
-	return CALL_NONE;
+		return (struct uw_call){UW_CALL_INDIRECT, 0};
+	return (struct uw_call){UW_CALL_NONE, 0};
 }
 
-/* What stands before a possible return address. */
-static enum call call_before(struct uw_walk *k, uint64_t ra, uint64_t *target,
-			     const struct uw_map **map)
+/* What stands before a return address of a module, from the cache or its bytes. */
+static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, uint64_t ra)
 {
-	*target = 0;
-	*map = uw_map_find(k, ra - 1);
-	if (!*map)
-		return CALL_NONE;
-	if (!(*map)->module)
-		return CALL_UNKNOWN;
-	enum call call = k->arch->machine == EM_AARCH64 ? arm64_call(*map, ra, target)
-							: x86_call(*map, ra, target);
+	const struct uw_module *m = map->module;
+	uint64_t svma = ra - map->bias, from_base = svma - m->base_svma;
+	uint64_t key = UW_CACHE_CALL | (uint64_t)m->id << 32 | from_base;
+	struct uw_cache_set *set = uw_cache_set(k->w, m, from_base);
+	for (unsigned i = 0; i < UW_CACHE_WAYS; i++)
+		if (set->way[i].key == key && from_base <= UINT32_MAX)
+			return set->way[i].call;
+	struct uw_call call = k->arch->machine == EM_AARCH64 ? arm64_call(m, svma)
+							      : x86_call(m, svma);
 	/* A signal handler returns to a trampoline that nobody called. */
-	if (call == CALL_NONE && uw_rule_get(k->w, *map, ra - 1).flags & UW_RULE_SIGNAL)
-		return CALL_INDIRECT;
+	if (call.kind == UW_CALL_NONE && uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL)
+		call.kind = UW_CALL_INDIRECT;
+	if (from_base <= UINT32_MAX)
+		uw_cache_add(set, (struct uw_cache_slot){.key = key, .call = call});
 	return call;
+}
+
+static struct uw_call call_before(struct uw_walk *k, uint64_t ra, const struct uw_map **map)
+{
+	*map = uw_map_find(k->w, k->s->space, ra - 1);
+	if (!*map)
+		return (struct uw_call){UW_CALL_NONE, 0};
+	if (!(*map)->module)
+		return (struct uw_call){UW_CALL_UNKNOWN, 0};
+	return module_call(k, *map, ra);
 }
 
 /* --- steps --- */
 
 /* A caller that was found: everything but the reason. */
 struct caller {
-	enum call call;
+	struct uw_call call;
 	uint64_t pc, sp, fp;
-	uint64_t target;          /* where a direct call goes */
 	const struct uw_map *map;
 };
 
@@ -122,10 +119,10 @@ static bool caller_at(struct uw_walk *k, uint64_t slot, struct caller *c)
 	if (!uw_stack_word(k, slot, &c->pc))
 		return false;
 	c->pc &= k->ra_mask;
-	c->call = call_before(k, c->pc, &c->target, &c->map);
+	c->call = call_before(k, c->pc, &c->map);
 	c->sp = slot + k->arch->word_bytes;
 	c->fp = k->fp;
-	return c->call != CALL_NONE;
+	return c->call.kind != UW_CALL_NONE;
 }
 
 static int take(struct uw_walk *k, const struct caller *c, enum sp_counter how)
@@ -157,17 +154,22 @@ static bool python_trampoline(struct uw_walk *k, const struct uw_map *map, struc
 {
 	return k->arch->machine == EM_X86_64 && k->s->space->has_python && map &&
 	       map->flags & UW_MAP_ANON && k->callee && k->callee->module &&
-	       caller_at(k, k->sp + 8, c) && c->call > CALL_UNKNOWN &&
+	       caller_at(k, k->sp + 8, c) && c->call.kind > UW_CALL_UNKNOWN &&
 	       c->map->module == k->callee->module;
+}
+
+/* How far pc is behind the target of a caller's direct call. */
+static uint64_t into(const struct uw_walk *k, const struct caller *c)
+{
+	return c->call.kind == UW_CALL_DIRECT ? k->pc - (c->pc + (uint64_t)(int64_t)c->call.rel)
+					      : UINT64_MAX;
 }
 
 /* Of two possible callers of the function at pc: a direct call's target is that function's
  * beginning, so that the nearer one below pc is the right one. */
 static bool nearer(const struct uw_walk *k, const struct caller *a, const struct caller *b)
 {
-	uint64_t to_a = a->call == CALL_DIRECT ? k->pc - a->target : UINT64_MAX;
-	uint64_t to_b = b->call == CALL_DIRECT ? k->pc - b->target : UINT64_MAX;
-	return to_a < to_b;
+	return into(k, a) < into(k, b);
 }
 
 /* An interrupted function without CFI: in its first and last instructions, or when it has no
@@ -180,24 +182,25 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	uint64_t saved;
 	if (k->arch->machine == EM_AARCH64) {
 		top = (struct caller){.pc = k->lr, .sp = k->sp, .fp = k->fp};
-		top.call = k->lr ? call_before(k, k->lr, &top.target, &top.map) : CALL_NONE;
+		if (k->lr)
+			top.call = call_before(k, k->lr, &top.map);
 		/* A link register that points into the function itself is left from a call that
 		 * has returned. */
-		has_top = top.call != CALL_NONE && (!has_fp || k->lr - k->pc + 4096 > 8192);
+		has_top = top.call.kind != UW_CALL_NONE && (!has_fp || k->lr - k->pc + 4096 > 8192);
 	} else {
 		has_top = caller_at(k, k->sp, &top);
 	}
 	/* JIT code can't be read, so that no call is seen there; yet an address of it at sp was the
 	 * return address in each of 13 cases that node 20 gave in 6,116 samples, all in prologues. */
-	if (has_top && (!has_fp || fp.call == CALL_UNKNOWN || !nearer(k, &fp, &top)))
+	if (has_top && (!has_fp || fp.call.kind == UW_CALL_UNKNOWN || !nearer(k, &fp, &top)))
 		return take(k, &top, SP_C_scanned_frames);
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
 	if (k->arch->machine != EM_AARCH64 && uw_stack_word(k, k->sp, &saved) && saved == k->fp &&
-	    k->fp != k->sp && caller_at(k, k->sp + word, &top) && top.call > CALL_UNKNOWN)
+	    k->fp != k->sp && caller_at(k, k->sp + word, &top) && top.call.kind > UW_CALL_UNKNOWN)
 		return take(k, &top, SP_C_scanned_frames);
 	/* In CPython's trampoline itself, behind its `sub`. */
 	if (!has_fp && k->s->space->has_python && map && map->flags & UW_MAP_ANON &&
-	    caller_at(k, k->sp + word, &top) && top.call > CALL_UNKNOWN)
+	    caller_at(k, k->sp + word, &top) && top.call.kind > UW_CALL_UNKNOWN)
 		return take(k, &top, SP_C_scanned_frames);
 	if (has_fp)
 		return take(k, &fp, SP_C_frame_pointer_frames);
@@ -207,7 +210,7 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 /* Why a frame-pointer chain ends here. */
 static int chain_end(struct uw_walk *k, const struct uw_map *map)
 {
-	uint64_t ra, fp = k->fp, end = k->stack_avma + k->s->stack_bytes;
+	uint64_t ra, fp = k->fp, end = k->stack_avma + k->stack_bytes;
 	unsigned word = k->arch->word_bytes;
 	if (!fp)
 		return UW_END; /* the ABI's mark of the outermost frame */
@@ -215,8 +218,8 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 		if (uw_stack_word(k, fp + word, &ra) && !ra)
 			return UW_END;
 		/* Plausible, but behind the copy. */
-		if (fp >= end - (k->s->stack_bytes ? word : 0) && fp - end < UINT64_C(8) << 20)
-			return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		if (fp >= end - (k->stack_bytes ? word : 0) && fp - end < UINT64_C(8) << 20)
+			return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	}
 	if (!map || !(map->module || map->flags & UW_MAP_ANON))
 		return UW_NO_MODULE;
@@ -263,7 +266,7 @@ int uw_sigreturn_step(struct uw_walk *k)
 	if (!uw_sigcontext(k, a->pc, &pc) || !uw_sigcontext(k, a->sp, &sp) ||
 	    !uw_sigcontext(k, a->fp, &fp) ||
 	    (a->ra_same_is_live && !uw_sigcontext(k, a->ra, &lr)))
-		return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	k->pc = pc;
 	k->sp = sp;
 	k->fp = fp;

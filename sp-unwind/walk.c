@@ -36,9 +36,8 @@ const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
 	return &w->counters;
 }
 
-const struct uw_map *uw_map_search(struct uw_walk *k, uint64_t addr)
+const struct uw_map *uw_map_search(struct uw_walker *w, const struct uw_space *sp, uint64_t addr)
 {
-	const struct uw_space *sp = k->s->space;
 	uint32_t low = 0, high = sp->n;
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
@@ -49,17 +48,18 @@ const struct uw_map *uw_map_search(struct uw_walk *k, uint64_t addr)
 	}
 	if (!low || addr >= sp->maps[low - 1].end)
 		return NULL;
-	k->w->hints[addr >> 12 & (UW_HINTS - 1)] = low - 1;
+	w->hints[addr >> 12 & (UW_HINTS - 1)] = low - 1;
 	return &sp->maps[low - 1];
 }
 
-static struct uw_rule rule_miss(struct uw_walker *w, const struct uw_map *map, uint64_t svma,
-				struct uw_cache_slot *slot, uint64_t key)
+static __attribute__((noinline)) struct uw_rule
+rule_miss(struct uw_walker *w, const struct uw_module *m, uint64_t svma, uint64_t key,
+	  struct uw_cache_set *set)
 {
-	struct uw_rule rule = uw_rule_make(map->module, svma);
+	struct uw_rule rule = uw_rule_make(m, svma);
 	w->counters.v[SP_C_rule_misses]++;
-	if (slot)
-		*slot = (struct uw_cache_slot){key, rule};
+	if (set)
+		uw_cache_add(set, (struct uw_cache_slot){.key = key, .rule = rule});
 	return rule;
 }
 
@@ -70,13 +70,13 @@ static inline struct uw_rule rule_get(struct uw_walker *w, const struct uw_map *
 		return (struct uw_rule){.kind = UW_RULE_NONE};
 	uint64_t svma = addr - map->bias, from_base = svma - m->base_svma;
 	if (__builtin_expect(from_base > UINT32_MAX, 0))
-		return rule_miss(w, map, svma, NULL, 0);
+		return rule_miss(w, m, svma, 0, NULL);
 	uint64_t key = (uint64_t)m->id << 32 | from_base;
-	struct uw_cache_slot *slot =
-		&w->cache[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - UW_CACHE_BITS)];
-	if (__builtin_expect(slot->key == key, 1))
-		return slot->rule;
-	return rule_miss(w, map, svma, slot, key);
+	struct uw_cache_set *set = uw_cache_set(w, m, from_base);
+	for (unsigned i = 0; i < UW_CACHE_WAYS; i++)
+		if (__builtin_expect(set->way[i].key == key, 1))
+			return set->way[i].rule;
+	return rule_miss(w, m, svma, key, set);
 }
 
 struct uw_rule uw_rule_get(struct uw_walker *w, const struct uw_map *map, uint64_t addr)
@@ -116,7 +116,7 @@ static inline bool rule_cfa(struct uw_walk *k, struct uw_rule r, uint64_t *cfa)
 
 static int exhausted(const struct uw_walk *k)
 {
-	return k->s->stack_bytes < k->arch->word_bytes ? UW_NO_STACK : UW_STACK_EXHAUSTED;
+	return k->stack_bytes < k->arch->word_bytes ? UW_NO_STACK : UW_STACK_EXHAUSTED;
 }
 
 /* One step by a rule that is none of the exceptions. */
@@ -168,49 +168,79 @@ int uw_rule_step(struct uw_walk *k, struct uw_rule r)
  * each; in a row the memory system streams them. */
 #define AHEAD 4096
 
-static inline const uint8_t *prefetch(const uint8_t *done, const uint8_t *to, const uint8_t *end)
+static inline uint64_t prefetch(const struct uw_walk *k, uint64_t done)
 {
-	if (to > end)
-		to = end;
+	uint64_t up = k->sp - k->stack_avma, to = up + AHEAD;
+	if (up >= k->stack_bytes || done >= up + AHEAD / 2)
+		return done;
+	if (to > k->stack_bytes)
+		to = k->stack_bytes;
 	for (; done < to; done += 64)
-		__builtin_prefetch(done);
+		__builtin_prefetch(k->stack + done);
 	return done;
 }
 
-static int walk_fast(struct uw_walk *k)
+/* A step by one of the kinds that few frames have. */
+static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule r)
 {
-	const uint8_t *stack = k->s->stack, *end = stack + k->s->stack_bytes, *ahead = stack;
+	bool keeps;
+	switch ((enum uw_rule_kind)r.kind) {
+	case UW_RULE_END:
+		return UW_END;
+	case UW_RULE_COMPLEX:
+		return COMPLEX;
+	case UW_RULE_SIGRETURN:
+		return uw_sigreturn_step(k);
+	case UW_RULE_BAD:
+		return UW_BAD_CFA;
+	case UW_RULE_NONE:
+	case UW_RULE_SP:
+	case UW_RULE_FP:
+	case UW_RULE_FP_DEREF:
+	case UW_RULE_PLT:
+		break;
+	}
+	return uw_guess(k, map, &keeps);
+}
+
+static int walk_fast(struct uw_walk *shared)
+{
+	/* A copy whose address goes nowhere: it lives in registers. */
+	struct uw_walk k = *shared;
+	const struct uw_map *map = NULL;
+	uint64_t ahead = 0;
+	int step;
 	for (;;) {
-		uint64_t look = uw_look(k), up = k->sp - k->stack_avma;
-		if (up < k->s->stack_bytes && ahead < stack + up + AHEAD / 2)
-			ahead = prefetch(ahead, stack + up + AHEAD, end);
-		const struct uw_map *map = uw_map_find(k, look);
-		k->out->stop_map = map;
-		if (__builtin_expect(!map, 0) && k->out->n)
-			return UW_NO_MODULE; /* no code: such a return address is none */
-		if (__builtin_expect(!uw_append(k), 0))
-			return UW_DEPTH;
+		uint64_t look = uw_look(&k);
+		ahead = prefetch(&k, ahead);
+		if (!map || look - map->start >= map->end - map->start) {
+			map = uw_map_find(k.w, k.s->space, look);
+			if (__builtin_expect(!map, 0) && k.out->n) {
+				step = UW_NO_MODULE; /* no code: such a return address is none */
+				break;
+			}
+		}
+		if (__builtin_expect(!uw_append(&k), 0)) {
+			step = UW_DEPTH;
+			break;
+		}
 		struct uw_rule r = {.kind = UW_RULE_NONE};
 		if (__builtin_expect(map != NULL, 1))
-			r = rule_get(k->w, map, look);
-		int step;
-		bool keeps;
-		if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1))
-			step = rule_step(k, r);
-		else if (r.kind == UW_RULE_COMPLEX)
-			return COMPLEX;
-		else if (r.kind == UW_RULE_END)
-			return UW_END;
-		else if (r.kind == UW_RULE_SIGRETURN)
-			step = uw_sigreturn_step(k);
-		else if (r.kind == UW_RULE_BAD)
-			return UW_BAD_CFA;
-		else
-			step = uw_guess(k, map, &keeps);
+			r = rule_get(k.w, map, look);
+		if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1)) {
+			step = rule_step(&k, r);
+		} else {
+			*shared = k;
+			step = rare_step(shared, map, r);
+			k = *shared;
+		}
 		if (__builtin_expect(step != UW_GOES_ON, 0))
-			return step;
-		k->callee = map;
+			break;
+		k.callee = map;
 	}
+	*shared = k;
+	shared->out->stop_map = map;
+	return step;
 }
 
 /* --- one sample --- */
@@ -262,7 +292,9 @@ static int leaf(struct uw_walk *k)
 		(void)uw_append(k);
 		return UW_BAD_REGS;
 	}
+	k->stack = s->stack;
 	k->stack_avma = k->sp;
+	k->stack_bytes = s->stack_bytes;
 	k->ra_mask = a->machine == EM_AARCH64 ? signature_mask(k) : UINT64_MAX;
 	k->lr &= k->ra_mask;
 	return UW_GOES_ON;

@@ -20,12 +20,12 @@ static bool load(void *ctx, uint64_t addr, unsigned size, uint64_t *out)
 {
 	struct full *f = ctx;
 	struct uw_walk *k = f->k;
-	uint64_t off = addr - k->stack_avma, n = k->s->stack_bytes;
+	uint64_t off = addr - k->stack_avma, n = k->stack_bytes;
 	const uint8_t *p = NULL;
 	if (n >= size && off <= n - size) {
-		p = k->s->stack + off;
+		p = k->stack + off;
 	} else {
-		const struct uw_map *map = uw_map_find(k, addr);
+		const struct uw_map *map = uw_map_find(k->w, k->s->space, addr);
 		if (map && map->module)
 			p = uw_module_bytes(map->module, addr - map->bias, size);
 	}
@@ -53,7 +53,7 @@ static int evaluate(struct full *f, const struct cfi_reg *e, const uint64_t *ini
 	case UW_EXPR_OK:
 		return UW_GOES_ON;
 	case UW_EXPR_NO_MEMORY:
-		return f->k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		return f->k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	case UW_EXPR_BAD:
 	case UW_EXPR_NO_REG:
 		break;
@@ -102,7 +102,7 @@ static int recover(struct full *f, const struct cfi_reg *rule, uint64_t own, boo
 		*out = own;
 		return UW_GOES_ON;
 	}
-	return k->s->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 }
 
 static int row_cfa(struct full *f, const struct cfi_row *row, uint64_t *cfa)
@@ -258,7 +258,7 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 	struct full f = {.k = k};
 	sample_regs(&f);
 	for (uint32_t i = 0; i < frames; i++) {
-		const struct uw_map *map = uw_map_find(k, uw_look(k));
+		const struct uw_map *map = uw_map_find(k->w, k->s->space, uw_look(k));
 		k->out->stop_map = map;
 		if (!map && k->out->n)
 			return UW_NO_MODULE;
