@@ -10,7 +10,7 @@
 #define TOP_LINES 40
 
 struct column_widths {
-	size_t name, module, place;
+	size_t count, name, module, place;
 };
 
 static int by_self(const void *a, const void *b)
@@ -57,20 +57,22 @@ static const char *place_text(struct out *scratch, const struct func_count *c)
 	return scratch->buf.len && !scratch->buf.failed ? (const char *)scratch->buf.data : "";
 }
 
-/* Places and modules get what they need up to a quarter and a sixth of the line; names the rest. */
+/* Places get what they need up to a quarter of the line, modules up to an eighth; names the rest. */
 static struct column_widths layout(const struct term *t, struct func_count **list, size_t n,
-				   struct out *scratch)
+				   uint64_t all, struct out *scratch)
 {
-	struct column_widths w = {.name = 0, .module = 6, .place = 9};
+	struct column_widths w = {.count = 5, .module = 6, .place = 9};
+	for (; all >= 100000 && w.count < 20; all /= 10)
+		w.count++;
 	for (size_t i = 0; i < n; i++) {
 		size_t module = term_columns(list[i]->f->module);
 		size_t place = term_columns(place_text(scratch, list[i]));
 		w.module = module > w.module ? module : w.module;
 		w.place = place > w.place ? place : w.place;
 	}
-	w.module = w.module > t->width / 6 ? t->width / 6 : w.module;
+	w.module = w.module > t->width / 8 ? t->width / 8 : w.module;
 	w.place = w.place > t->width / 4 ? t->width / 4 : w.place;
-	size_t numbers = 8 + 8 + 10 + 2, rest = w.module + w.place + 4;
+	size_t numbers = 7 + 9 + 2 + w.count + 2, rest = w.module + w.place + 4;
 	if (numbers + rest + 20 > t->width) { /* a narrow terminal: names first */
 		w.module = 0;
 		rest = w.place + 2;
@@ -81,7 +83,7 @@ static struct column_widths layout(const struct term *t, struct func_count **lis
 
 static void write_titles(struct out *o, const struct term *t, const struct column_widths *w)
 {
-	out_printf(o, "\n%s  SELF %%  TOTAL %%%10s  ", term_bold(t), "SELF");
+	out_printf(o, "\n%s SELF %%  TOTAL %%  %*s  ", term_bold(t), (int)w->count, "SELF");
 	term_fit(o, "FUNCTION", w->name);
 	out_str(o, "  ");
 	if (w->module) {
@@ -96,8 +98,9 @@ static void write_line(struct out *o, const struct term *t,
 		       struct out *scratch)
 {
 	double self = percent(c->self, all), total = percent(c->total, all);
-	out_printf(o, "%s%8.2f%s%s%9.2f%s%10llu  ", term_heat(t, self), self, term_end(t),
-		   term_heat(t, total), total, term_end(t), (unsigned long long)c->self);
+	out_printf(o, "%s%7.2f%s%s%9.2f%s  %*llu  ", term_heat(t, self), self, term_end(t),
+		   term_heat(t, total), total, term_end(t), (int)w->count,
+		   (unsigned long long)c->self);
 	const char *place = place_text(scratch, c);
 	bool more = w->module || *place;
 	if (more)
@@ -133,16 +136,16 @@ static void write_table(struct view *v, struct out *o, const struct term *t,
 			break;
 		shown++;
 	}
-	struct column_widths w = layout(t, list, shown, &scratch);
+	struct column_widths w = layout(t, list, shown, all, &scratch);
 	write_titles(o, t, &w);
 	for (size_t i = 0; i < shown; i++)
 		write_line(o, t, &w, list[i], all, &scratch);
 	for (size_t i = shown; i < n; i++)
 		rest += list[i]->self;
 	if (shown < n)
-		out_printf(o, "%s%8.2f         %10llu  … and %zu more functions (-n 0 shows all)%s\n",
-			   term_dim(t), percent(rest, all), (unsigned long long)rest, n - shown,
-			   term_end(t));
+		out_printf(o, "%s%7.2f%9s  %*llu  … and %zu more functions (-n 0 shows all)%s\n",
+			   term_dim(t), percent(rest, all), "", (int)w.count,
+			   (unsigned long long)rest, n - shown, term_end(t));
 	sp_buf_deinit(&scratch.buf);
 }
 

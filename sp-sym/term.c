@@ -57,13 +57,18 @@ static size_t columns_of(uint32_t c)
 	return 1;
 }
 
-size_t term_columns(const char *s)
+size_t term_columns_n(const char *s, size_t len)
 {
-	size_t n = 0, len = strlen(s);
+	size_t n = 0;
 	uint32_t c;
 	for (size_t i = 0; i < len; n += columns_of(c))
 		i += out_utf8(s + i, len - i, &c);
 	return n;
+}
+
+size_t term_columns(const char *s)
+{
+	return term_columns_n(s, strlen(s));
 }
 
 /* The bytes of the longest head of s in at most `width` columns; *used says how many. */
@@ -82,29 +87,41 @@ static size_t head_bytes(const char *s, size_t len, size_t width, size_t *used)
 	return i;
 }
 
+/* s without its middle. */
+static size_t cut_middle(struct out *o, const char *s, size_t len, size_t width)
+{
+	size_t tail = (width - 1) / 2, used, left;
+	size_t head = head_bytes(s, len, width - 1 - tail, &used), from = head;
+	while ((left = term_columns_n(s + from, len - from)) > tail && from < len) {
+		uint32_t c;
+		/* Columns are at most two a character: no need to go in single steps. */
+		for (size_t steps = (left - tail + 1) / 2; steps > 0 && from < len; steps--)
+			from += out_utf8(s + from, len - from, &c);
+	}
+	out_add(o, s, head);
+	out_str(o, "…");
+	out_add(o, s + from, len - from);
+	return used + 1 + left;
+}
+
 size_t term_shorten(struct out *o, const char *s, size_t width)
 {
-	size_t len = strlen(s), all = term_columns(s), used;
-	if (all <= width) {
-		out_text(o, s, 0);
-		return all;
+	struct sp_buf clean = {0};
+	out_text_buf(&clean, s, strlen(s), 0);
+	size_t n = term_columns_n((const char *)clean.data, clean.len);
+	if (n > width) {
+		term_elide(&clean, width);
+		n = term_columns_n((const char *)clean.data, clean.len);
 	}
-	if (!width)
-		return 0;
-	size_t tail = (width - 1) / 2, skipped;
-	size_t head = head_bytes(s, len, width - 1 - tail, &used);
-	/* The tail begins where the rest is short enough. */
-	size_t from = head + head_bytes(s + head, len - head, all - used - tail, &skipped);
-	size_t left = term_columns(s + from);
-	while (left > tail && from < len) {
-		uint32_t c;
-		from += out_utf8(s + from, len - from, &c);
-		left = term_columns(s + from);
-	}
-	out_text_n(o, s, head, 0);
-	out_str(o, "…");
-	out_text(o, s + from, 0);
-	return used + 1 + left;
+	if (n <= width)
+		out_add(o, clean.data, clean.len);
+	else if (width)
+		n = cut_middle(o, (const char *)clean.data, clean.len, width);
+	else
+		n = 0;
+	o->buf.failed |= clean.failed;
+	sp_buf_deinit(&clean);
+	return n;
 }
 
 void term_fit(struct out *o, const char *s, size_t width)
