@@ -111,7 +111,8 @@ const char *unnamed_cause(const struct view *v, const struct unnamed_module *m)
 		return "no kernel symbols were recorded, or they are of another kernel";
 	if (m->is_anon)
 		return "code made at run time, without a perf map";
-	return m->module == SP_NONE ? "no mapping holds these addresses" : "no symbol covers them";
+	return m->module == SP_NONE ? "no mapping holds these addresses"
+				    : "stripped: no symbol covers these addresses";
 }
 
 const char *unnamed_cure(const struct view *v, const struct unnamed_module *m)
