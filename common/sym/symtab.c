@@ -227,20 +227,39 @@ static bool read_candidate(const struct sp_symtab *t, uint32_t id, struct candid
 	return true;
 }
 
-/* The best name among the ranges that start where `first` does and hold the address. */
+/* "___pthread_mutex_lock", "__GI___libc_malloc", "__libc_write": what is behind the marks that glibc puts before
+ * names for its own calls (include/libc-symbols.h there). */
+static const char *stem(const char *name)
+{
+	if (!strncmp(name, "__GI_", 5))
+		name += 5;
+	if (!strncmp(name, "__libc_", 7))
+		name += 7;
+	return name + strspn(name, "_");
+}
+
+static bool same_stem(const struct candidate *c, const char *prefer)
+{
+	const char *a = stem(c->name), *b = stem(prefer);
+	size_t n = c->len - (size_t)(a - c->name);
+	return *b && !strncmp(a, b, n) && !b[n];
+}
+
+/* The best name among the ranges that start where `first` does and hold the address; those that
+ * differ from `prefer` in such marks only come before all others. */
 static bool choose(struct sp_symtab *t, struct sp_ranges_at *i, const struct sp_range *first,
 		   const char *prefer, struct sp_symbol *out)
 {
 	struct candidate best = {0}, c;
+	bool best_same = false;
 	for (const struct sp_range *r = first; r && r->lo == first->lo; r = sp_ranges_next(i)) {
 		if (!read_candidate(t, r->id, &c))
 			continue;
-		if (prefer && !strncmp(c.name, prefer, c.len) && !prefer[c.len]) {
+		bool same = prefer && same_stem(&c, prefer);
+		if (!best.name || (same != best_same ? same : is_better(&c, &best))) {
 			best = c;
-			break;
+			best_same = same;
 		}
-		if (!best.name || is_better(&c, &best))
-			best = c;
 	}
 	if (!best.name)
 		return false;

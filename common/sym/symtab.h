@@ -47,7 +47,7 @@ int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *er
 int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err);
 
 /* The symbol that covers svma. Of several names for one place the one that equals `prefer` (may be
- * NULL) is taken, else global before local, fewer leading underscores, global before weak, the
+ * NULL) but for leading underscores is taken, else global before local, fewer leading underscores, global before weak, the
  * shorter, the first in the alphabet. The name is valid until deinit. */
 bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out);
 

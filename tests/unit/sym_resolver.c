@@ -1,0 +1,376 @@
+/* The resolver over spools that are written here: files by identity, embedded objects, perf maps
+ * and who may own them, kernel symbols, addresses where nothing is known. */
+#define _GNU_SOURCE
+#include "sym_build.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "spool/writer.h"
+#include "sym/resolver.h"
+
+#define PID 4000123 /* above the kernel's limit: nobody has it */
+
+static const char source[] = "int sink;\n"
+			     "static inline __attribute__((always_inline)) void in(int x)\n"
+			     "{\n"
+			     "	sink += x; __asm__ volatile(\".globl mark\\nmark: nop\");\n"
+			     "}\n"
+			     "__attribute__((noinline)) int work(int x)\n"
+			     "{\n"
+			     "	in(x);\n"
+			     "	return sink;\n"
+			     "}\n"
+			     "int main(int argc, char **argv) { (void)argv; return work(argc); }\n";
+
+/* One spool: its writer, and the frames of its only stack, leaf first. */
+struct made {
+	struct sp_spool_writer *w;
+	FILE *out;
+	uint32_t set, stack, n_modules;
+	char path[300];
+};
+
+static int to_file(void *ctx, const void *bytes, size_t n, struct sp_err *err)
+{
+	return fwrite(bytes, 1, n, ctx) == n ? 0 : sp_err_errno(err, "cannot write");
+}
+
+static void make_begin(struct made *m, const char *boot_id)
+{
+	struct sp_spool_info info = {.hostname = "h",
+				     .osrelease = "6.1",
+				     .arch = "x86_64",
+				     .cmdline = "c",
+				     .boot_id = boot_id,
+				     .clock = "cpu-clock",
+				     .clock_ns = 1000,
+				     .wall_ns = UINT64_C(1700000000000000000)};
+	*m = (struct made){.stack = SP_NONE};
+	snprintf(m->path, sizeof m->path, "%s", in_build("test.spool"));
+	m->out = fopen(m->path, "w");
+	struct sp_spool_wopts o = {.sink = to_file, .ctx = m->out, .salt = 5};
+	struct sp_err err = {0};
+	if (!m->out || sp_spool_writer_new(&m->w, &o, &err) < 0 ||
+	    sp_spool_put_info(m->w, &info, &err) < 0) {
+		printf("# %s\n", err.msg);
+		exit(99);
+	}
+	m->set = sp_spool_put_set(m->w, 0, PID, SP_NONE);
+}
+
+/* A module, and a frame in it; later ones are nearer to the leaf. */
+static void make_site(struct made *m, const struct sp_spool_wfile *f, uint64_t start, uint64_t len,
+		      uint64_t foff, uint64_t addr)
+{
+	uint32_t file = sp_spool_put_file(m->w, f);
+	uint32_t n = sp_spool_put_module(m->w, m->set, start, start + len, foff, file);
+	m->stack = sp_spool_put_node(m->w, m->stack, sp_spool_put_site(m->w, m->set, n, addr));
+}
+
+static void make_address(struct made *m, uint64_t addr, bool is_kernel)
+{
+	m->stack = sp_spool_put_node(m->w, m->stack, sp_spool_put_addr(m->w, addr, is_kernel));
+}
+
+static void make_object(struct made *m, uint32_t kind, int32_t pid, const char *path,
+			const void *data, size_t size)
+{
+	struct sp_spool_object o = {.kind = kind, .pid = pid, .path = path, .data = data, .size = size};
+	sp_spool_put_object(m->w, &o, NULL);
+}
+
+static void make_end(struct made *m)
+{
+	uint32_t event = sp_spool_put_event(m->w, "cpu-clock", true);
+	uint32_t thread = sp_spool_put_thread(m->w, 0, PID, PID);
+	struct sp_spool_wsample s = {.time_ns = 2000,
+				     .weight = 1,
+				     .thread = thread,
+				     .event = event,
+				     .stack = m->stack,
+				     .cpu = SP_NONE,
+				     .comm = sp_spool_put_string(m->w, "prog", 4),
+				     .set = m->set};
+	struct sp_err err = {0};
+	if (sp_spool_put_sample(m->w, &s, &err) < 0 || sp_spool_finish(m->w, NULL, &err) < 0)
+		printf("# %s\n", err.msg);
+	sp_spool_writer_free(m->w);
+	fclose(m->out);
+}
+
+/* All levels of the stack, leaf first: "function@file:line|…" */
+static void names_of(const char *path, const struct sp_resolver_options *o, struct sp_buf *out,
+		     struct sp_buf *problems)
+{
+	struct sp_spool *spool = NULL;
+	struct sp_resolver *r = NULL;
+	struct sp_spool_sample s;
+	const struct sp_spool_frame *f = NULL;
+	struct sp_err err = {0};
+	out->len = 0;
+	if (sp_spool_open(&spool, path, &err) < 0 || sp_resolver_new(&r, spool, o, &err) < 0 ||
+	    sp_spool_next(spool, &s, &err) != 1) {
+		printf("# %s\n", err.msg);
+		exit(99);
+	}
+	size_t n = sp_spool_frames(spool, &f);
+	for (size_t i = 0; i < n; i++)
+		sp_resolver_add(r, PID, &f[i], &err);
+	sp_resolver_run(r, &err);
+	for (size_t i = 0; i < n; i++) {
+		const struct sp_names *names = sp_resolver_get(r, PID, &f[i]);
+		for (uint32_t k = 0; k < names->n_levels; k++) {
+			const struct sp_name *l = &names->levels[k];
+			const char *slash = l->file ? strrchr(l->file, '/') : NULL;
+			sp_buf_printf(out, "%s%s", out->len ? "|" : "", l->function);
+			if (l->file)
+				sp_buf_printf(out, "@%s:%u", slash ? slash + 1 : l->file, l->line);
+		}
+	}
+	sp_buf_u8(out, 0);
+	for (uint32_t i = 0; problems && i < sp_spool_n_modules(spool); i++) {
+		const char *why = sp_resolver_module_problem(r, i);
+		sp_buf_printf(problems, "%s;", why ? why : "");
+	}
+	if (problems)
+		sp_buf_u8(problems, 0);
+	sp_resolver_free(r);
+	sp_spool_close(spool);
+}
+
+static void check(struct made *m, const struct sp_resolver_options *o, const char *want,
+		  const char *why)
+{
+	struct sp_buf got = {0};
+	names_of(m->path, o, &got, NULL);
+	tap_str((const char *)got.data, want, why);
+	sp_buf_deinit(&got);
+}
+
+static struct sp_spool_wfile wfile(const char *path, const struct stat *st)
+{
+	return (struct sp_spool_wfile){.path = path,
+				       .maj = st ? major(st->st_dev) : 0,
+				       .min = st ? minor(st->st_dev) : 0,
+				       .ino = st ? st->st_ino : 0};
+}
+
+static uint64_t mark_svma, mark_foff;
+
+static void test_files(void)
+{
+	static const struct sp_resolver_options none;
+	struct made m;
+	struct stat st;
+	char prog[300], want[300];
+	snprintf(prog, sizeof prog, "%s", in_build("prog"));
+	if (stat(prog, &st) < 0)
+		return;
+	struct sp_spool_wfile good = wfile(prog, NULL), gone = wfile("/no/such/libgone.so.1", NULL);
+	struct sp_build_id id;
+	struct sp_elf e;
+	if (sp_elf_open(&e, prog, NULL) < 0)
+		return;
+	id = e.build_id;
+	sp_elf_close(&e);
+	good.build_id = id.bytes;
+	good.build_id_len = id.len;
+
+	make_begin(&m, "");
+	make_site(&m, &gone, 0x7000000, 0x10000, 0x2000, 0x7001234);
+	make_site(&m, &good, 0x400000, 0x10000, 0, 0x400000 + mark_foff);
+	make_address(&m, 0x123456, false);
+	make_end(&m);
+	check(&m, &none,
+	      "[unknown]|in@a.c:4|work@a.c:8|[libgone.so.1+0x3234]",
+	      "a file of the recorded build-id is named, what is not there is an address");
+
+	id.bytes[0] ^= 1;
+	make_begin(&m, "");
+	make_site(&m, &good, 0x400000, 0x10000, 0, 0x400000 + mark_foff);
+	make_end(&m);
+	snprintf(want, sizeof want, "[prog+0x%llx]", (unsigned long long)mark_foff);
+	struct sp_buf got = {0}, problems = {0};
+	names_of(m.path, &none, &got, &problems);
+	tap_str((const char *)got.data, want, "a file with another build-id is not used");
+	tap_ok(strstr((const char *)problems.data, "build-id") != NULL, "and the reason is told");
+	sp_buf_deinit(&got);
+	sp_buf_deinit(&problems);
+	id.bytes[0] ^= 1;
+
+	make_begin(&m, "");
+	good.path = "/recorded/elsewhere/prog";
+	make_site(&m, &good, 0x400000, 0x10000, 0, 0x400000 + mark_foff);
+	make_end(&m);
+	char map[400];
+	snprintf(map, sizeof map, "/recorded/elsewhere=%s", build_dir);
+	const char *maps[] = {map};
+	struct sp_resolver_options o = {.path_maps = maps, .n_path_maps = 1};
+	check(&m, &o, "in@a.c:4|work@a.c:8", "a path map leads to the file");
+	o.no_inline = true;
+	check(&m, &o, "work@a.c:4", "inline calls can be left out");
+
+	/* The file travels with the recording; there is none of that name here. */
+	struct sp_buf image = {0};
+	sp_file_read(prog, 1u << 20, &image, NULL);
+	make_begin(&m, "");
+	gone = wfile("/memory/only", NULL);
+	make_site(&m, &gone, 0x400000, 0x10000, 0, 0x400000 + mark_foff);
+	make_object(&m, 1, -1, "/memory/only", image.data, image.len);
+	make_end(&m);
+	check(&m, &none, "in@a.c:4|work@a.c:8", "an embedded file is used");
+	sp_buf_deinit(&image);
+}
+
+static void test_kernel(void)
+{
+	static const struct sp_resolver_options none;
+	static const char text[] = "ffffffff81000000 T _text\nffffffff81001000 t do_work\n"
+				   "ffffffff81002000 t after\nffffffffc0000000 t ext4_read\t[ext4]\n";
+	struct made m;
+	make_begin(&m, "another-boot");
+	make_address(&m, 0xffffffff81001010, true);
+	make_address(&m, 0xffffffffc0000010, true);
+	make_address(&m, 0xffffffff80000000, true);
+	make_object(&m, 4, -1, "/proc/kallsyms", text, sizeof text - 1);
+	make_end(&m);
+	check(&m, &none, "[kernel+0xffffffff80000000]|ext4_read|do_work",
+	      "kernel symbols that were recorded name the kernel's frames");
+	make_begin(&m, "another-boot");
+	make_address(&m, 0xffffffff81001010, true);
+	make_end(&m);
+	check(&m, &none, "[kernel+0xffffffff81001010]",
+	      "another boot's kernel is not named by this one's symbols");
+}
+
+static void write_map(const char *text)
+{
+	char name[64];
+	snprintf(name, sizeof name, "perf-%d.map", PID);
+	build_run("rm -f perf-*.map");
+	build_write(name, text, strlen(text));
+}
+
+static void test_perf_maps(void)
+{
+	static const char text[] = "5000 100 JS:*leaf /x.js:1:16\n5200 10 py::f:/a b/x.py:7\n";
+	struct sp_resolver_options o = {.perf_map_dir = build_dir};
+	struct sp_resolver_options off = {.perf_map_dir = build_dir, .perf_maps = SP_PERF_MAPS_NONE};
+	struct sp_spool_wfile anon = {.path = "//anon", .is_anon = true};
+	struct sp_spool_wfile heap = {.path = "[heap]"}, data = {.path = "/no/such/file"};
+	struct made m;
+	char link[400];
+	make_begin(&m, "");
+	make_site(&m, &heap, 0x5200, 0x100, 0, 0x5205);
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	make_site(&m, &anon, 0x5400, 0x200, 0, 0x5410);
+	make_end(&m);
+	write_map(text);
+	check(&m, &o, "[unknown]|JS:*leaf /x.js:1:16|f@x.py:0", "a perf map names code in memory");
+	check(&m, &off, "[unknown]|[unknown]|[unknown]", "unless perf maps are not wanted");
+
+	if (geteuid() == 0) {
+		build_run("chown 12345 perf-*.map");
+		check(&m, &o, "[unknown]|[unknown]|[unknown]", "a map of another user is refused");
+	}
+	snprintf(link, sizeof link, "mv perf-%d.map real && ln -s real perf-%d.map && chown $(id -u) real",
+		 PID, PID);
+	build_run(link);
+	check(&m, &o, "[unknown]|[unknown]|[unknown]", "a symbolic link is refused");
+	snprintf(link, sizeof link, "rm -f perf-*.map real; mkfifo perf-%d.map", PID);
+	build_run(link);
+	check(&m, &o, "[unknown]|[unknown]|[unknown]", "a fifo is refused, and does not block");
+	build_run("rm -f perf-*.map");
+
+	make_begin(&m, "");
+	make_site(&m, &data, 0x5000, 0x200, 0, 0x5010);
+	make_object(&m, 2, PID, "/tmp/perf.map", text, sizeof text - 1);
+	make_end(&m);
+	check(&m, &o, "[file+0x10]", "an address of a file is never a perf map's");
+	make_begin(&m, "");
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	make_object(&m, 2, PID + 1, "/tmp/perf.map", "5000 100 other\n", 15);
+	make_object(&m, 2, PID, "/tmp/perf.map", text, sizeof text - 1);
+	make_end(&m);
+	check(&m, &o, "JS:*leaf /x.js:1:16", "an embedded map names its own process's code");
+}
+
+static void test_stale_map(void)
+{
+	struct sp_resolver_options o = {.perf_map_dir = build_dir};
+	struct sp_spool_wfile anon = {.path = "//anon", .is_anon = true};
+	struct sp_spool_exec x = {.time_ns = 1500, .pid = PID, .on = true};
+	struct made m;
+	char command[200];
+	make_begin(&m, "");
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	sp_spool_put_exec(m.w, &x, NULL);
+	make_end(&m);
+	write_map("5000 100 old\n");
+	/* The recording's exec is of November 2023. */
+	snprintf(command, sizeof command, "touch -d '2023-01-01' perf-%d.map", PID);
+	build_run(command);
+	check(&m, &o, "[unknown]", "a map that is older than the program is of another process");
+	snprintf(command, sizeof command, "touch -d '2023-12-31' perf-%d.map", PID);
+	build_run(command);
+	check(&m, &o, "old", "a later one is its own");
+}
+
+/* Every number of workers gives the same answers. */
+static void test_workers(void)
+{
+	struct made m;
+	struct sp_buf one = {0}, many = {0};
+	char paths[8][300];
+	make_begin(&m, "");
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(paths[i], sizeof paths[i], "%s/copy%u", build_dir, i);
+		char command[400];
+		snprintf(command, sizeof command, "cp prog copy%u", i);
+		build_run(command);
+		struct sp_spool_wfile f = wfile(paths[i], NULL);
+		for (unsigned k = 0; k < 20; k++)
+			make_site(&m, &f, 0x400000 + 0x100000 * i, 0x10000, 0,
+				  0x400000 + 0x100000 * i + mark_foff + k - 10);
+	}
+	make_end(&m);
+	for (unsigned workers = 1; workers <= 8; workers += 7) {
+		struct sp_resolver_options o = {.n_workers = workers};
+		names_of(m.path, &o, workers == 1 ? &one : &many, NULL);
+	}
+	tap_ok(one.len > 1000 && one.len == many.len && !memcmp(one.data, many.data, one.len),
+	       "any number of workers gives the same names");
+	sp_buf_deinit(&one);
+	sp_buf_deinit(&many);
+}
+
+int main(void)
+{
+	struct sp_elf e;
+	if (!mkdtemp(build_dir)) {
+		perror(build_dir);
+		return 99;
+	}
+	build_write("a.c", source, sizeof source - 1);
+	if (!build_run("gcc -O1 -g -Wl,--build-id=sha1 -o prog a.c") ||
+	    sp_elf_open(&e, in_build("prog"), NULL) < 0) {
+		tap_ok(false, "the program is built");
+		return tap_done();
+	}
+	mark_svma = symbol_value(&e, "mark");
+	size_t left;
+	const uint8_t *at = sp_elf_at_svma(&e, mark_svma, &left);
+	mark_foff = at ? (uint64_t)(at - e.data) : 0;
+	sp_elf_close(&e);
+	test_files();
+	test_kernel();
+	test_perf_maps();
+	test_stale_map();
+	test_workers();
+	build_end();
+	return tap_done();
+}
