@@ -6,14 +6,9 @@
 #include <string.h>
 
 #include "base/stop.h"
-#include "perf/compress.h"
-#include "perf/events.h"
 #include "perf/ext.h"
-#include "perf/file_header.h"
-#include "perf/order.h"
 #include "perf/parse.h"
-#include "perf/source.h"
-#include "perf/swap.h"
+#include "perf/reader_priv.h"
 
 /* Order (stream.md): without FINISHED_ROUND records wait within this many bytes of input; with
  * them within their round, as long as memory allows. */
@@ -21,54 +16,9 @@
 #define LOOK_AHEAD_BYTES ((uint64_t)1 << 30)
 #define QUEUE_CHUNKS_MAX (((size_t)512 << 20) / SP_CHUNK_BYTES)
 #define QUEUE_ITEMS_MAX ((size_t)4 << 20)
-/* One compressed record expands to a ring buffer's content at most: the feature COMPRESSED says
- * how large they were. */
-#define EXPAND_MIN ((uint64_t)64 << 20)
-#define HEAD_BYTES_MAX ((size_t)64 << 20) /* of a file that comes through a pipe */
-
-/* One record's bytes, wherever they come from. */
-struct frame {
-	const uint8_t *raw; /* header in the input's byte order until native() */
-	size_t size;
-	uint64_t pos;
-	struct sp_chunk *chunk;
-};
-
-struct sp_reader {
-	struct sp_source src;
-	struct sp_chunk_pool *pool; /* owned */
-	struct sp_events ev;
-	struct sp_file_layout layout;
-	struct sp_counters counters;
-	unsigned flags;
-	bool file_on_pipe;
-
-	struct sp_decomp *decomp; /* owned; made by the first compressed record */
-	bool expanding, decomp_broken;
-	uint64_t expanding_pos;
-	struct sp_chunk *swap_chunk; /* held; copies in native order */
-	size_t swap_used;
-
-	struct sp_order order;
-	bool rounds_seen, looked_ahead;
-	bool flushing, flush_all;   /* giving out the queue: up to flush_limit, or all */
-	uint64_t flush_limit, next_limit, max_time, given_time;
-	struct frame round; /* the FINISHED_ROUND that comes after the flush */
-
-	struct sp_chunk *cur;      /* of the record just given */
-	bool cur_held;             /* released by the next call */
-	bool kernel_record_seen, end_seen;
-	enum sp_input_state state;
-	char complaint[300];
-	int pending_rc; /* a failure, told after the queue is empty */
-	struct sp_err pending;
-};
-
-static void complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 
 /* The first complaint is kept; damage outweighs a cut. */
-static void complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
+void sp_reader_complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
 {
 	if (r->state >= state)
 		return;
@@ -119,7 +69,7 @@ static int open_file(struct sp_reader *r, struct sp_err *err)
 	}
 	rc = sp_file_attrs_parse(&r->ev, l, &part, &why);
 	if (rc > 0)
-		complain(r, SP_INPUT_DAMAGED, "ids of its events lie outside of the file");
+		sp_reader_complain(r, SP_INPUT_DAMAGED, "ids of its events lie outside of the file");
 	if (rc >= 0 && s->mapped && l->data.size)
 		rc = sp_file_features_parse(&r->ev, l, &part);
 	sp_buf_deinit(&head);
@@ -230,259 +180,6 @@ void sp_reader_close(struct sp_reader *r)
 	free(r);
 }
 
-/* --- frames --- */
-
-static size_t frame_size(const struct sp_reader *r, const uint8_t *header)
-{
-	uint16_t size = sp_get16(header + 6);
-	return r->layout.swapped ? __builtin_bswap16(size) : size;
-}
-
-static uint32_t frame_type(const struct sp_reader *r, const uint8_t *header)
-{
-	uint32_t type = sp_get32(header);
-	return r->layout.swapped ? __builtin_bswap32(type) : type;
-}
-
-/* The input has ended where a record should begin or go on. */
-static void input_ended(struct sp_reader *r)
-{
-	const struct sp_source *s = &r->src;
-	unsigned long long pos = s->pos;
-	if (s->stopped)
-		complain(r, SP_INPUT_CUT, "reading was stopped by a signal at offset %llu", pos);
-	else if (s->at != s->end && s->pos < s->limit)
-		complain(r, SP_INPUT_CUT, "it ends inside a record, at offset %llu", pos);
-	else if (s->limit != UINT64_MAX && s->pos < s->limit)
-		complain(r, SP_INPUT_CUT, "it ends at offset %llu, %llu bytes before its data's end",
-			 pos, (unsigned long long)(s->limit - s->pos));
-	else if (!r->layout.is_pipe && r->layout.data.size == 0)
-		complain(r, SP_INPUT_CUT,
-			 "its header gives the data no size: the program that wrote it was killed");
-	if (r->decomp && sp_decomp_rest(r->decomp))
-		complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
-	if (r->ev.info.is_ours && !r->end_seen)
-		complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record", pos);
-}
-
-/* Features that stand behind the data of a file that came through a pipe. */
-static void read_late_features(struct sp_reader *r)
-{
-	struct sp_source *s = &r->src;
-	struct sp_file_part part = {.offset = s->pos};
-	struct sp_buf tail = {0};
-	s->limit = UINT64_MAX;
-	if (sp_source_read(s, UINT64_MAX, HEAD_BYTES_MAX, &tail, NULL) >= 0) {
-		part.data = tail.data;
-		part.size = tail.len;
-		sp_file_features_parse(&r->ev, &r->layout, &part);
-	}
-	sp_buf_deinit(&tail);
-}
-
-static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
-{
-	struct sp_source *s = &r->src;
-	int rc = sp_source_need(s, 8, err);
-	if (rc == 1) {
-		f->size = frame_size(r, s->at);
-		if (f->size < 8) {
-			complain(r, SP_INPUT_DAMAGED,
-				 "the record at offset %llu claims %zu bytes: what follows cannot be "
-				 "read",
-				 (unsigned long long)s->pos, f->size);
-			return 0;
-		}
-		rc = sp_source_need(s, f->size, err);
-	}
-	if (rc == 0) {
-		bool whole_data = r->file_on_pipe && r->layout.data.size && s->pos == s->limit;
-		input_ended(r);
-		if (whole_data)
-			read_late_features(r);
-	}
-	if (rc <= 0)
-		return rc;
-	f->raw = s->at;
-	f->pos = s->pos;
-	f->chunk = s->chunk;
-	sp_source_take(s, f->size);
-	return 1;
-}
-
-/* Compressed data that cannot be expanded: the stream is lost from here on, what is not compressed
- * goes on. */
-static void give_up_expanding(struct sp_reader *r, const char *why)
-{
-	complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
-		 (unsigned long long)r->expanding_pos, why);
-	r->expanding = false;
-	r->decomp_broken = true;
-	sp_decomp_free(r->decomp);
-	r->decomp = NULL;
-}
-
-/* The next record out of the compressed one under way: 1, or 0 when it is used up. */
-static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
-{
-	struct sp_err why;
-	const uint8_t *p;
-	int rc = sp_decomp_peek(r->decomp, 8, &p, &f->chunk, &why);
-	if (rc == 1) {
-		f->size = frame_size(r, p);
-		uint32_t type = frame_type(r, p);
-		if (f->size < 8 || type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2 ||
-		    type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
-			give_up_expanding(r, "what it holds are no records");
-			return 0;
-		}
-		rc = sp_decomp_peek(r->decomp, f->size, &p, &f->chunk, &why);
-	}
-	if (rc == 1) {
-		f->raw = p;
-		f->pos = r->expanding_pos;
-		sp_decomp_take(r->decomp, f->size);
-		return 1;
-	}
-	if (rc == 0) {
-		r->expanding = false;
-		return 0;
-	}
-	if (rc == SP_ERR_NOMEM)
-		return sp_err_nomem(err);
-	give_up_expanding(r, why.msg);
-	return 0;
-}
-
-static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t type,
-			   struct sp_err *err)
-{
-	const uint8_t *data = f->raw + 8;
-	size_t size = f->size - 8;
-	r->expanding_pos = f->pos;
-	if (type == SP_PERF_COMPRESSED2) { /* u64 data_size; padded behind */
-		uint64_t said = size >= 8 ? sp_get64(data) : UINT64_MAX;
-		if (r->layout.swapped && size >= 8)
-			said = __builtin_bswap64(said);
-		if (size < 8 || said > size - 8) {
-			give_up_expanding(r, "its size contradicts itself");
-			return 0;
-		}
-		data += 8;
-		size = (size_t)said;
-	}
-	if (r->decomp_broken) {
-		sp_count(&r->counters, SP_C_skipped_records, 1);
-		return 0;
-	}
-	if (!r->decomp)
-		r->decomp = sp_decomp_new(r->pool);
-	if (!r->decomp)
-		return sp_err_nomem(err);
-	uint64_t limit = r->ev.comp_mmap_len > EXPAND_MIN ? r->ev.comp_mmap_len : EXPAND_MIN;
-	sp_decomp_feed(r->decomp, data, size, limit);
-	r->expanding = true;
-	return 0;
-}
-
-/* AUX area and tracing data follow their records, outside of the size that these state. */
-static int skip_payload(struct sp_reader *r, const struct frame *f, uint32_t type,
-			struct sp_err *err)
-{
-	uint64_t n = 0;
-	if (type == SP_PERF_AUXTRACE && f->size >= 16) {
-		n = sp_get64(f->raw + 8);
-		n = r->layout.swapped ? __builtin_bswap64(n) : n;
-	} else if (type == SP_PERF_HEADER_TRACING_DATA && f->size >= 12) {
-		uint32_t n32 = sp_get32(f->raw + 8);
-		n = r->layout.swapped ? __builtin_bswap32(n32) : n32;
-	}
-	sp_count(&r->counters, SP_C_skipped_records, 1);
-	int rc = sp_source_skip(&r->src, n, err);
-	if (rc == 0)
-		complain(r, SP_INPUT_CUT, "it ends inside the data of the record at offset %llu",
-			 (unsigned long long)f->pos);
-	return rc;
-}
-
-/* Room for n bytes of a native copy. */
-static uint8_t *swap_room(struct sp_reader *r, size_t n)
-{
-	if (!r->swap_chunk || SP_CHUNK_BYTES - r->swap_used < n) {
-		struct sp_chunk *c = sp_chunk_get(r->pool);
-		if (!c)
-			return NULL;
-		sp_chunk_release(r->swap_chunk);
-		r->swap_chunk = c;
-		r->swap_used = 0;
-	}
-	uint8_t *p = r->swap_chunk->data + r->swap_used;
-	r->swap_used += (n + 7) & ~(size_t)7;
-	return p;
-}
-
-/* A foreign frame into a native copy: 1, 0 when it has to be left out, or an error. */
-static int native(struct sp_reader *r, struct frame *f, struct sp_err *err)
-{
-	uint8_t *copy = swap_room(r, SP_MAX_RECORD + 1);
-	if (!copy)
-		return sp_err_nomem(err);
-	r->swap_used -= SP_MAX_RECORD + 1;
-	memcpy(copy, f->raw, f->size);
-	sp_swap_header(copy);
-	uint32_t type = sp_get32(copy);
-	if (type == SP_PERF_HEADER_ATTR || type == SP_PERF_HEADER_FEATURE) {
-		struct sp_buf whole = {0};
-		int known = sp_swap_head_record(&whole, copy, f->size);
-		if (known) {
-			memcpy(copy, whole.data, whole.len);
-			f->size = whole.len;
-		} else {
-			sp_count(&r->counters, SP_C_skipped_records, 1);
-		}
-		sp_buf_deinit(&whole);
-		if (!known)
-			return 0;
-	} else if (!sp_swap_body(copy, f->size, &r->ev)) {
-		sp_count(&r->counters, SP_C_skipped_records, 1);
-		return 0;
-	}
-	r->swap_used += (f->size + 7) & ~(size_t)7;
-	f->raw = copy;
-	f->chunk = r->swap_chunk;
-	return 1;
-}
-
-/* The next record in input order, expanded and native: 1, 0 at the end. */
-static int next_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
-{
-	for (;;) {
-		int rc = r->expanding ? expanded_frame(r, f, err) : 0;
-		if (rc == 0 && !r->expanding) {
-			rc = source_frame(r, f, err);
-			if (rc <= 0)
-				return rc;
-			uint32_t type = frame_type(r, f->raw);
-			if (type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2) {
-				rc = begin_expanding(r, f, type, err);
-				if (rc < 0)
-					return rc;
-				continue;
-			}
-			if (type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
-				rc = skip_payload(r, f, type, err);
-				if (rc <= 0)
-					return rc;
-				continue;
-			}
-		}
-		if (rc == 1 && r->layout.swapped)
-			rc = native(r, f, err);
-		if (rc != 0)
-			return rc;
-	}
-}
-
 /* --- records --- */
 
 /* Our own records tell whether the stream is ours and whole. */
@@ -492,7 +189,7 @@ static void note_ext(struct sp_reader *r, const struct sp_record *rec)
 	size_t len;
 	int rc = sp_ext_parse(rec, &ext, NULL);
 	if (rc < 0)
-		complain(r, SP_INPUT_DAMAGED, "an extension record contradicts itself");
+		sp_reader_complain(r, SP_INPUT_DAMAGED, "an extension record contradicts itself");
 	if (rc != 1)
 		return;
 	if (ext.kind == SP_EXT_START && !r->kernel_record_seen) {
@@ -531,7 +228,7 @@ static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, 
 		sp_get32(raw) < SP_PERF_HEADER_ATTR ? sp_events_of(&r->ev, raw, size) : NULL;
 	r->cur = chunk;
 	if (!sp_record_decode(rec, raw, size, event)) {
-		complain(r, SP_INPUT_DAMAGED,
+		sp_reader_complain(r, SP_INPUT_DAMAGED,
 			 "the record at offset %llu (type %u, %zu bytes) cannot be parsed",
 			 (unsigned long long)pos, rec->type, size);
 		return 1;
@@ -563,8 +260,8 @@ static bool round_ahead(const struct sp_reader *r)
 		left = LOOK_AHEAD_BYTES;
 	const uint8_t *p = s->at;
 	while (left >= 8) {
-		uint64_t size = frame_size(r, p);
-		uint32_t type = frame_type(r, p);
+		uint64_t size = sp_reader_frame_size(r, p);
+		uint32_t type = sp_reader_frame_type(r, p);
 		if (type == SP_PERF_FINISHED_ROUND)
 			return true;
 		if (type == SP_PERF_AUXTRACE && left >= 16) {
@@ -612,7 +309,7 @@ static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct f
 		if (rc == SP_ERR_NOMEM)
 			return rc;
 		if (rc < 0)
-			complain(r, SP_INPUT_DAMAGED, "the record at offset %llu: bad attributes",
+			sp_reader_complain(r, SP_INPUT_DAMAGED, "the record at offset %llu: bad attributes",
 				 (unsigned long long)f->pos);
 		rc = give(r, rec, f->raw, f->size, f->pos, f->chunk);
 		if (type == SP_PERF_HEADER_EVENT_TYPE)
@@ -671,10 +368,10 @@ int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *er
 		int rc;
 		if (stop_asked(r)) {
 			r->src.stopped = true;
-			input_ended(r);
+			sp_reader_input_ended(r);
 			rc = 0;
 		} else {
-			rc = next_frame(r, &f, &r->pending);
+			rc = sp_reader_frame(r, &f, &r->pending);
 		}
 		if (rc > 0) {
 			rc = take_frame(r, rec, &f, &r->pending);
@@ -684,7 +381,7 @@ int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *er
 				continue;
 		}
 		if (rc < 0)
-			complain(r, SP_INPUT_CUT, "%s", r->pending.msg);
+			sp_reader_complain(r, SP_INPUT_CUT, "%s", r->pending.msg);
 		r->pending_rc = rc;
 		r->flush_all = true;
 	}

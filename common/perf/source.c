@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,6 +173,24 @@ int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
 			return rc;
 	}
 	return 1;
+}
+
+/* Pages stay while this much of the file is read beyond them: usually more than a round's records
+ * and what workers have in hand. */
+#define KEEP_BEHIND ((uint64_t)32 << 20)
+#define DROP_STEP ((uint64_t)8 << 20)
+
+void sp_source_drop_behind(struct sp_source *s)
+{
+	if (s->pos >= KEEP_BEHIND + DROP_STEP && s->name) {
+		uint64_t end = (s->pos - KEEP_BEHIND) & ~(DROP_STEP - 1);
+		uintptr_t start = (uintptr_t)s->map.data; /* page-aligned: a map */
+		uint64_t from = s->dropped;
+		if (end > from)
+			madvise((void *)(start + from), (size_t)(end - from), MADV_DONTNEED);
+		s->dropped = end;
+	}
+	s->drop_at = s->pos + DROP_STEP;
 }
 
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)

@@ -16,6 +16,7 @@ struct sp_source {
 	const uint8_t *at, *end; /* bytes in hand, in chunk */
 	struct sp_chunk *chunk;  /* held */
 	struct sp_chunk_pool *pool;
+	uint64_t drop_at, dropped; /* when a map's pages behind are given back, and up to where */
 	struct sp_map_file map;
 	struct sp_chunk map_chunk;
 };
@@ -44,6 +45,10 @@ static inline void sp_source_take(struct sp_source *s, size_t n)
 
 /* Pass over n bytes: 1, or 0 when the input ends before. */
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err);
+
+/* A mapped file: let go of the pages that lie well behind. They are only unmapped: whoever still
+ * points there finds the same bytes, at the price of a fault. Keeps the resident size bounded. */
+void sp_source_drop_behind(struct sp_source *s);
 
 /* Append everything up to input offset `upto` to b; fewer when the input ends. SP_ERR_LIMIT. */
 int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,

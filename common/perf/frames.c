@@ -1,0 +1,298 @@
+/* From bytes to records in input order: framing, expansion, byte order, what follows a record. */
+#include <string.h>
+
+#include "perf/reader_priv.h"
+#include "perf/swap.h"
+
+/* One compressed record expands to a ring buffer's content at most: the feature COMPRESSED says
+ * how large they were. */
+#define EXPAND_MIN ((uint64_t)64 << 20)
+
+#define SIMPLEPERF_FIRST 32768u
+#define SIMPLEPERF_LAST 32800u
+
+size_t sp_reader_frame_size(const struct sp_reader *r, const uint8_t *header)
+{
+	uint16_t size = sp_get16(header + 6);
+	return r->layout.swapped ? __builtin_bswap16(size) : size;
+}
+
+uint32_t sp_reader_frame_type(const struct sp_reader *r, const uint8_t *header)
+{
+	uint32_t type = sp_get32(header);
+	return r->layout.swapped ? __builtin_bswap32(type) : type;
+}
+
+/* The input has ended where a record should begin or go on. */
+void sp_reader_input_ended(struct sp_reader *r)
+{
+	const struct sp_source *s = &r->src;
+	unsigned long long pos = s->pos;
+	if (s->stopped)
+		sp_reader_complain(r, SP_INPUT_CUT, "reading was stopped by a signal at offset %llu", pos);
+	else if (s->at != s->end && s->pos < s->limit)
+		sp_reader_complain(r, SP_INPUT_CUT, "it ends inside a record, at offset %llu", pos);
+	else if (s->limit != UINT64_MAX && s->pos < s->limit)
+		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu, %llu bytes before its data's end",
+			 pos, (unsigned long long)(s->limit - s->pos));
+	else if (!r->layout.is_pipe && r->layout.data.size == 0)
+		sp_reader_complain(r, SP_INPUT_CUT,
+			 "its header gives the data no size: the program that wrote it was killed");
+	if (r->decomp && sp_decomp_rest(r->decomp))
+		sp_reader_complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
+	if (r->ev.info.is_ours && !r->end_seen)
+		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record", pos);
+}
+
+/* Features that stand behind the data of a file that came through a pipe. */
+static void read_late_features(struct sp_reader *r)
+{
+	struct sp_source *s = &r->src;
+	struct sp_file_part part = {.offset = s->pos};
+	struct sp_buf tail = {0};
+	s->limit = UINT64_MAX;
+	if (sp_source_read(s, UINT64_MAX, HEAD_BYTES_MAX, &tail, NULL) >= 0) {
+		part.data = tail.data;
+		part.size = tail.len;
+		sp_file_features_parse(&r->ev, &r->layout, &part);
+	}
+	sp_buf_deinit(&tail);
+}
+
+/* simpleperf's own records, kernel symbols and the like, have the upper half of their size where misc
+ * is (simpleperf's record.h, RecordHeader): the bytes to pass over, or 0. */
+static uint64_t simpleperf_size(const struct sp_reader *r, const uint8_t *header)
+{
+	uint32_t type = sp_reader_frame_type(r, header);
+	uint16_t upper = sp_get16(header + 4);
+	if (type < SIMPLEPERF_FIRST || type > SIMPLEPERF_LAST || !upper)
+		return 0;
+	if (r->layout.swapped)
+		upper = __builtin_bswap16(upper);
+	return (uint64_t)upper << 16 | sp_reader_frame_size(r, header);
+}
+
+/* Have the next record's header in place; what no record can hold is passed over. */
+static int source_header(struct sp_reader *r, struct sp_err *err)
+{
+	struct sp_source *s = &r->src;
+	for (;;) {
+		int rc = sp_source_need(s, 8, err);
+		uint64_t skip = rc == 1 ? simpleperf_size(r, s->at) : 0;
+		if (!skip)
+			return rc;
+		unsigned long long pos = s->pos;
+		sp_count(&r->counters, SP_C_skipped_records, 1);
+		rc = sp_source_skip(s, skip, err);
+		if (rc == 0)
+			sp_reader_complain(r, SP_INPUT_CUT,
+					   "it ends inside the record at offset %llu", pos);
+		if (rc <= 0)
+			return rc;
+	}
+}
+
+static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	struct sp_source *s = &r->src;
+	int rc = source_header(r, err);
+	if (rc == 1) {
+		f->size = sp_reader_frame_size(r, s->at);
+		if (f->size < 8) {
+			sp_reader_complain(r, SP_INPUT_DAMAGED,
+				 "the record at offset %llu claims %zu bytes: what follows cannot be "
+				 "read",
+				 (unsigned long long)s->pos, f->size);
+			return 0;
+		}
+		rc = sp_source_need(s, f->size, err);
+	}
+	if (rc == 0) {
+		bool whole_data = r->file_on_pipe && r->layout.data.size && s->pos == s->limit;
+		sp_reader_input_ended(r);
+		if (whole_data)
+			read_late_features(r);
+	}
+	if (rc <= 0)
+		return rc;
+	f->raw = s->at;
+	f->pos = s->pos;
+	f->chunk = s->chunk;
+	sp_source_take(s, f->size);
+	if (s->mapped && s->pos >= s->drop_at)
+		sp_source_drop_behind(s);
+	return 1;
+}
+
+/* Compressed data that cannot be expanded: the stream is lost from here on, what is not compressed
+ * goes on. */
+static void give_up_expanding(struct sp_reader *r, const char *why)
+{
+	sp_reader_complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
+		 (unsigned long long)r->expanding_pos, why);
+	r->expanding = false;
+	r->decomp_broken = true;
+	sp_decomp_free(r->decomp);
+	r->decomp = NULL;
+}
+
+/* The next record out of the compressed one under way: 1, or 0 when it is used up. */
+static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	struct sp_err why;
+	const uint8_t *p;
+	int rc = sp_decomp_peek(r->decomp, 8, &p, &f->chunk, &why);
+	if (rc == 1) {
+		f->size = sp_reader_frame_size(r, p);
+		uint32_t type = sp_reader_frame_type(r, p);
+		if (f->size < 8 || type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2 ||
+		    type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
+			give_up_expanding(r, "what it holds are no records");
+			return 0;
+		}
+		rc = sp_decomp_peek(r->decomp, f->size, &p, &f->chunk, &why);
+	}
+	if (rc == 1) {
+		f->raw = p;
+		f->pos = r->expanding_pos;
+		sp_decomp_take(r->decomp, f->size);
+		return 1;
+	}
+	if (rc == 0) {
+		r->expanding = false;
+		return 0;
+	}
+	if (rc == SP_ERR_NOMEM)
+		return sp_err_nomem(err);
+	give_up_expanding(r, why.msg);
+	return 0;
+}
+
+static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t type,
+			   struct sp_err *err)
+{
+	const uint8_t *data = f->raw + 8;
+	size_t size = f->size - 8;
+	r->expanding_pos = f->pos;
+	if (type == SP_PERF_COMPRESSED2) { /* u64 data_size; padded behind */
+		uint64_t said = size >= 8 ? sp_get64(data) : UINT64_MAX;
+		if (r->layout.swapped && size >= 8)
+			said = __builtin_bswap64(said);
+		if (size < 8 || said > size - 8) {
+			give_up_expanding(r, "its size contradicts itself");
+			return 0;
+		}
+		data += 8;
+		size = (size_t)said;
+	}
+	if (r->decomp_broken) {
+		sp_count(&r->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	if (!r->decomp)
+		r->decomp = sp_decomp_new(r->pool);
+	if (!r->decomp)
+		return sp_err_nomem(err);
+	uint64_t limit = r->ev.comp_mmap_len > EXPAND_MIN ? r->ev.comp_mmap_len : EXPAND_MIN;
+	sp_decomp_feed(r->decomp, data, size, limit);
+	r->expanding = true;
+	return 0;
+}
+
+/* AUX area and tracing data follow their records, outside of the size that these state. */
+static int skip_payload(struct sp_reader *r, const struct frame *f, uint32_t type,
+			struct sp_err *err)
+{
+	uint64_t n = 0;
+	if (type == SP_PERF_AUXTRACE && f->size >= 16) {
+		n = sp_get64(f->raw + 8);
+		n = r->layout.swapped ? __builtin_bswap64(n) : n;
+	} else if (type == SP_PERF_HEADER_TRACING_DATA && f->size >= 12) {
+		uint32_t n32 = sp_get32(f->raw + 8);
+		n = r->layout.swapped ? __builtin_bswap32(n32) : n32;
+	}
+	sp_count(&r->counters, SP_C_skipped_records, 1);
+	int rc = sp_source_skip(&r->src, n, err);
+	if (rc == 0)
+		sp_reader_complain(r, SP_INPUT_CUT, "it ends inside the data of the record at offset %llu",
+			 (unsigned long long)f->pos);
+	return rc;
+}
+
+/* Room for n bytes of a native copy. */
+static uint8_t *swap_room(struct sp_reader *r, size_t n)
+{
+	if (!r->swap_chunk || SP_CHUNK_BYTES - r->swap_used < n) {
+		struct sp_chunk *c = sp_chunk_get(r->pool);
+		if (!c)
+			return NULL;
+		sp_chunk_release(r->swap_chunk);
+		r->swap_chunk = c;
+		r->swap_used = 0;
+	}
+	uint8_t *p = r->swap_chunk->data + r->swap_used;
+	r->swap_used += (n + 7) & ~(size_t)7;
+	return p;
+}
+
+/* A foreign frame into a native copy: 1, 0 when it has to be left out, or an error. */
+static int native(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	uint8_t *copy = swap_room(r, SP_MAX_RECORD + 1);
+	if (!copy)
+		return sp_err_nomem(err);
+	r->swap_used -= SP_MAX_RECORD + 1;
+	memcpy(copy, f->raw, f->size);
+	sp_swap_header(copy);
+	uint32_t type = sp_get32(copy);
+	if (type == SP_PERF_HEADER_ATTR || type == SP_PERF_HEADER_FEATURE) {
+		struct sp_buf whole = {0};
+		int known = sp_swap_head_record(&whole, copy, f->size);
+		if (known) {
+			memcpy(copy, whole.data, whole.len);
+			f->size = whole.len;
+		} else {
+			sp_count(&r->counters, SP_C_skipped_records, 1);
+		}
+		sp_buf_deinit(&whole);
+		if (!known)
+			return 0;
+	} else if (!sp_swap_body(copy, f->size, &r->ev)) {
+		sp_count(&r->counters, SP_C_skipped_records, 1);
+		return 0;
+	}
+	r->swap_used += (f->size + 7) & ~(size_t)7;
+	f->raw = copy;
+	f->chunk = r->swap_chunk;
+	return 1;
+}
+
+int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	for (;;) {
+		int rc = r->expanding ? expanded_frame(r, f, err) : 0;
+		if (rc == 0 && !r->expanding) {
+			rc = source_frame(r, f, err);
+			if (rc <= 0)
+				return rc;
+			uint32_t type = sp_reader_frame_type(r, f->raw);
+			if (type == SP_PERF_COMPRESSED || type == SP_PERF_COMPRESSED2) {
+				rc = begin_expanding(r, f, type, err);
+				if (rc < 0)
+					return rc;
+				continue;
+			}
+			if (type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
+				rc = skip_payload(r, f, type, err);
+				if (rc <= 0)
+					return rc;
+				continue;
+			}
+		}
+		if (rc == 1 && r->layout.swapped)
+			rc = native(r, f, err);
+		if (rc != 0)
+			return rc;
+	}
+}
+

@@ -1,0 +1,65 @@
+/* Shared by reader.c (order, what is known) and frames.c (records in input order). */
+#ifndef SP_PERF_READER_PRIV_H
+#define SP_PERF_READER_PRIV_H
+
+#include "perf/compress.h"
+#include "perf/events.h"
+#include "perf/file_header.h"
+#include "perf/order.h"
+#include "perf/source.h"
+
+#define HEAD_BYTES_MAX ((size_t)64 << 20) /* of a file that comes through a pipe */
+
+/* One record's bytes, wherever they come from. */
+struct frame {
+	const uint8_t *raw; /* header in the input's byte order until native() */
+	size_t size;
+	uint64_t pos;
+	struct sp_chunk *chunk;
+};
+
+struct sp_reader {
+	struct sp_source src;
+	struct sp_chunk_pool *pool; /* owned */
+	struct sp_events ev;
+	struct sp_file_layout layout;
+	struct sp_counters counters;
+	unsigned flags;
+	bool file_on_pipe;
+
+	struct sp_decomp *decomp; /* owned; made by the first compressed record */
+	bool expanding, decomp_broken;
+	uint64_t expanding_pos;
+	struct sp_chunk *swap_chunk; /* held; copies in native order */
+	size_t swap_used;
+
+	struct sp_order order;
+	bool rounds_seen, looked_ahead;
+	bool flushing, flush_all;   /* giving out the queue: up to flush_limit, or all */
+	uint64_t flush_limit, next_limit, max_time, given_time;
+	struct frame round; /* the FINISHED_ROUND that comes after the flush */
+
+	struct sp_chunk *cur;      /* of the record just given */
+	bool cur_held;             /* released by the next call */
+	bool kernel_record_seen, end_seen;
+	enum sp_input_state state;
+	char complaint[300];
+	int pending_rc; /* a failure, told after the queue is empty */
+	struct sp_err pending;
+};
+
+/* The first complaint is kept; damage outweighs a cut. */
+void sp_reader_complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The input ends here, whether it should or not. */
+void sp_reader_input_ended(struct sp_reader *r);
+
+/* A record's size and type as its header says, in the input's byte order. */
+size_t sp_reader_frame_size(const struct sp_reader *r, const uint8_t *header);
+uint32_t sp_reader_frame_type(const struct sp_reader *r, const uint8_t *header);
+
+/* The next record in input order, expanded and native: 1, 0 at the end, or an error. */
+int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err);
+
+#endif
