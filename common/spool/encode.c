@@ -75,7 +75,8 @@ static void put_processes(struct sp_spool_writer *w)
 	}
 	uint64_t start = 0;
 	uint32_t set = 0;
-	qsort(w->mod_log, w->n_mod_log, sizeof *w->mod_log, by_place);
+	if (w->n_mod_log)
+		qsort(w->mod_log, w->n_mod_log, sizeof *w->mod_log, by_place);
 	for (size_t i = 0; i < w->n_mod_log; i++) {
 		const struct sp_wmodule *m = &w->mod_log[i];
 		put(w, SP_COL_MOD_SET, m->set - set);
