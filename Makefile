@@ -137,7 +137,7 @@ PROGS :=
 # $(call prog,NAME,SOURCES,COMPILER AND FLAGS)
 define prog
 PROGS += $(PROG)/$(1)
-$(PROG)/$(1): $(2:%=tests/prog/%) tests/prog/target.h
+$(PROG)/$(1): $(2:%=tests/prog/%) tests/prog/target.h Makefile
 	@mkdir -p $$(@D)
 	@echo "  PROG $(1)"
 	@$(3) -Wall -Wextra -o $$@ $(2:%=tests/prog/%) $(4)
@@ -146,7 +146,7 @@ $(eval $(call prog,chain-pie,chain.c,gcc -O2 -g -fPIE -pie))
 $(eval $(call prog,chain-nopie,chain.c,gcc -O2 -g -fno-pie -no-pie))
 $(eval $(call prog,chain-static,chain.c,gcc -O2 -g -static))
 $(eval $(call prog,chain-static-pie,chain.c,gcc -O2 -g -static-pie))
-$(eval $(call prog,chain-fp,chain.c,gcc -O2 -g -fno-omit-frame-pointer))
+$(eval $(call prog,chain-fp,chain.c,gcc -O2 -g -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer))
 $(eval $(call prog,chain-O0,chain.c,gcc -O0 -g -fomit-frame-pointer))
 $(eval $(call prog,chain-lld,chain.c,clang -O2 -g -fuse-ld=lld))
 $(eval $(call prog,chain-musl,chain.c,musl-gcc -O2 -g -static))

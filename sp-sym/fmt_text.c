@@ -46,6 +46,15 @@ static void write_address(struct out *o, uint64_t address)
 	out_printf(o, "\t%16llx ", (unsigned long long)address);
 }
 
+/* perf (since 5.18, sample__fprintf_callchain) shows a frame of a file by its offset in the file, all
+ * others by their address. */
+static uint64_t shown_address(const struct view *v, const struct view_frame *f)
+{
+	const struct sp_spool_module *m = view_module(v, &f->f);
+	bool in_file = m && !m->is_anon && f->f.mode == SP_FRAME_USER;
+	return in_file && f->origin != SP_ORIGIN_PERF_MAP ? f->f.rel_ip : f->f.abs_ip;
+}
+
 static void write_frame(const struct view *v, struct out *o, const struct view_frame *f)
 {
 	if (f->f.mode == SP_FRAME_TRUNCATED) {
@@ -54,7 +63,7 @@ static void write_frame(const struct view *v, struct out *o, const struct view_f
 		return;
 	}
 	for (uint32_t i = 0; i < f->n_levels; i++) {
-		write_address(o, f->f.abs_ip);
+		write_address(o, shown_address(v, f));
 		write_name(o, view_level_func(v, f->level_at + i)->name);
 		if (v->levels[f->level_at + i].inlined) {
 			out_str(o, " (inlined)\n");

@@ -18,8 +18,9 @@
       comparison means something.
 
   chains.py continues PERF OURS [--min 95]
-      perf's text and `sp-sym --format=text --no-inline`: the same samples in the same order, and in
-      each the functions, offsets and addresses of perf, from the leaf on; ours may go on.
+      perf's text and ours (`sp-sym --format=text --no-inline`, or perf's of our stream): the same
+      samples, and in each the addresses, files and functions of perf, from the leaf on; ours may go
+      on. Functions are compared in the programs under $SP_PROG.
 """
 import argparse
 import bisect
@@ -92,7 +93,7 @@ class Elf:
             if m:
                 if call:
                     ends.add(self.offset(int(m[1], 16) - 1))
-                call = re.match(r"(bnd |notrack )*(call|lcall)", m[2]) is not None
+                call = re.match(r"((bnd|notrack|addr32|rex\S*) )*l?call", m[2]) is not None
             elif call and not line.strip():
                 call = False       # the last instruction of a function: its end is the next one's start
         return ends
@@ -156,8 +157,9 @@ def cmd_raw(args):
             good += 1
         else:
             wrong[text] += 1
-        for frame in frames[1:] if args.calls else []:
-            if frame is None or os.path.basename(frame[1]) != args.calls:
+        for under, frame in zip(frames, frames[1:]) if args.calls else []:
+            # The first user frame under kernel frames is where the program entered the kernel.
+            if frame is None or os.path.basename(frame[1]) != args.calls or under[1] == "[kernel]":
                 continue
             if frame[1] not in ends:
                 ends[frame[1]] = elf_of(frame[1]).call_ends()
@@ -228,13 +230,31 @@ def cmd_identical(args):
     return status or (len(perf) != len(ours)) or share < args.min
 
 
+def plain(name):
+    """A demangled name as perf prints it: without parameters and return type."""
+    depth, end, begin = 0, len(name), 0
+    for i, c in enumerate(name):
+        if c in "<(":
+            if c == "(" and depth == 0 and i > begin:
+                end = i
+                break
+            depth += 1
+        elif c in ">)":
+            depth -= 1
+        elif c == " " and depth == 0:
+            begin = i + 1
+    return name[begin:end]
+
+
 def frame(line):
-    """(address, function, offset) of a frame line."""
+    """(address, file, function+offset) of a frame line; of the known programs' functions only: the C
+    library's have several names for one address, and perf and we may choose differently."""
     m = re.match(r"\s*([0-9a-f]+) (.*) \((.*)\)$", line)
     if not m:
         return None
     name = re.match(r"(.*)\+0x([0-9a-f]+)$", m[2])
-    return (int(m[1], 16), name[1], int(name[2], 16)) if name else (int(m[1], 16), m[2], None)
+    known = name and os.path.realpath(m[3]).startswith(PROGRAMS + "/")
+    return int(m[1], 16), m[3], "%s+%s" % (plain(name[1]), name[2]) if known else None
 
 
 def cmd_continues(args):
@@ -243,10 +263,7 @@ def cmd_continues(args):
     for p, o in pair(perf, ours):
         theirs = [frame(x) for x in p[1:]]
         mine = [frame(x) for x in o[1:]] if o else []
-        # Where perf has no name it prints [unknown]: no statement about the function.
-        match = len(mine) >= len(theirs) and all(
-            a and b and a[0] == b[0] and (a[1] == "[unknown]" or a[1:] == b[1:])
-            for a, b in zip(theirs, mine))
+        match = None not in theirs and theirs == mine[:len(theirs)]
         if match and o:
             good += 1
             longer += len(mine) > len(theirs)

@@ -78,14 +78,14 @@ identical_to_perf() { # ROOT COMMAND…
 	holds "$(cat out.txt)" "[.] hot"
 	sp-spool -o p.spool u.data
 	sp-sym --format=raw p.spool >raw
-	chain raw raw --holding hot --min 99 --chain '^_start;(libc\.so\.6;)+main;alpha;beta;gamma_fn;hot;$'
+	chain raw raw --holding hot --min 99 --chain '^_start;(libc\.so\.6;)+main;alpha;beta;gamma_fn;hot;(\[kernel\];)*$'
 }
 
 # bats test_tags=smoke
 @test "perf record -o - | sp-unwind | sp-spool" {
 	perf record -q -F 999 --call-graph dwarf -o - -- "$SP_PROG/chain-pie" 400 2>perf.log | sp-unwind | sp-spool -o p.spool
 	sp-sym --format=raw p.spool >raw
-	chain raw raw --holding hot --min 99 --chain '^_start;(libc\.so\.6;)+main;alpha;beta;gamma_fn;hot;$'
+	chain raw raw --holding hot --min 99 --chain '^_start;(libc\.so\.6;)+main;alpha;beta;gamma_fn;hot;(\[kernel\];)*$'
 }
 
 @test "a perf.data file of --call-graph dwarf" {
@@ -93,7 +93,7 @@ identical_to_perf() { # ROOT COMMAND…
 	sp-unwind x.data | sp-spool -o p.spool
 	sp-sym --format=raw p.spool >raw
 	for n in 1 2 3 4; do
-		chain raw raw --holding hot_$n --min 99 --chain "^(libc\.so\.6;)+worker_$n;middle_$n;hot_$n;\$"
+		chain raw raw --holding hot_$n --min 99 --chain "^(libc\.so\.6;)+worker_$n;middle_$n;hot_$n;(\[kernel\];)*\$"
 	done
 }
 
@@ -101,7 +101,7 @@ identical_to_perf() { # ROOT COMMAND…
 	perf record -q -F 999 --call-graph fp -o x.data -- "$SP_PROG/chain-fp" 400 >/dev/null 2>perf.log
 	sp-spool -o p.spool x.data 2>spool.log
 	sp-sym --format=raw p.spool >raw
-	chain raw raw --holding hot --min 95 --chain 'main;alpha;beta;gamma_fn;hot;$' --calls chain-fp
+	chain raw raw --holding hot --min 95 --chain 'main;alpha;beta;gamma_fn;hot;(\[kernel\];)*$' --calls chain-fp
 }
 
 @test "as many samples as perf counts in the same file" {

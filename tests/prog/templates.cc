@@ -14,7 +14,8 @@ template <typename T> struct Mixer {
 	T state;
 	inline __attribute__((always_inline)) T mix(T v)
 	{
-		state = state * 1664525 + v; // mix line
+		for (int i = 0; i < 20; i++)
+			state = state * 1664525 + v; // mix line
 		return state;
 	}
 };
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
 	unsigned ms = target_ms(argc, argv, 600), x = 0;
 	while (target_cpu_ms() < ms) {
 		try {
-			x += shop::run(400000);
+			x += shop::run(20000);
 		} catch (const std::runtime_error &e) {
 			std::puts(e.what());
 		}
