@@ -126,11 +126,12 @@ static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool
 	struct list l = {0};
 	int fresh = 0;
 	int rc = cap_tasks_list(pid, &l.v, &l.n, &l.cap, err);
+	size_t n_wanted = (s->n_tasks + l.n) * s->n_cpus + 64;
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
 		    is_inherited(s, l.v[i]))
 			continue;
-		rc = open_task(s, pid, l.v[i], role, (s->n_tasks + l.n) * s->n_cpus, err);
+		rc = open_task(s, pid, l.v[i], role, n_wanted, err);
 		if (rc == GONE) { /* ended between the list and the open */
 			rc = 0;
 			continue;
@@ -232,16 +233,46 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	return 0; /* unreadable maps: MMAP2 records cover what comes */
 }
 
+static int check_one(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
+{
+	const char *what = is_process ? "process" : "thread";
+	int32_t owner = cap_task_process(id);
+	if (!owner)
+		return sp_err_set(err, GONE, ESRCH, "cannot attach to %s %d: no such %s", what, id,
+				  what);
+	if (is_process && owner != id)
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot attach to process %d: it is a thread of process %d (use "
+				  "-p %d, or -t %d)",
+				  id, owner, owner, id);
+	if (s->o->stop && owner == getpid())
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot hold process %d: it is sp-capture itself", id);
+	if (s->o->stop && cap_task_has_pipe(owner, s->out_fd))
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot hold process %d: it reads this very stream", id);
+	int fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, id, s->kernel.cpus[0],
+				  s->n_cpus * 3, err);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+int cap_attach_check(struct cap_session *s, struct sp_err *err)
+{
+	int rc = 0;
+	for (size_t i = 0; rc >= 0 && i < s->o->n_pids; i++)
+		rc = check_one(s, s->o->pids[i], true, err);
+	for (size_t i = 0; rc >= 0 && i < s->o->n_tids; i++)
+		rc = check_one(s, s->o->tids[i], false, err);
+	return rc;
+}
+
 int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
 {
 	int rc = 0;
 	if (is_root) {
-		int32_t owner = cap_task_process(pid);
-		if (owner && owner != pid)
-			return sp_err_set(err, SP_ERR_INVALID, 0,
-					  "cannot attach to process %d: it is a thread of process "
-					  "%d (use -p %d, or -t %d)",
-					  pid, owner, owner, pid);
 		rc = root_add(s, pid, err);
 	} else if (sp_map64_get(&s->by_tid, (uint32_t)pid) != SP_NOT_FOUND ||
 		   is_inherited(s, pid)) {

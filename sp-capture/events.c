@@ -265,7 +265,7 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 			 " (%zu descriptors are needed, threads x CPUs; the limit is %llu)",
 			 n_wanted, (unsigned long long)r.rlim_max);
 		snprintf(s->cure, sizeof s->cure, "raise the limit: ulimit -n %zu (as root)",
-			 n_wanted + 64);
+			 n_wanted);
 	} else if (os == ENOENT || os == ENODEV || os == ENXIO || os == EOPNOTSUPP) {
 		snprintf(value, sizeof value, " (event %s: no such counter here)", s->event->name);
 		snprintf(s->cure, sizeof s->cure, "use -e cpu-clock, which is there always");

@@ -542,6 +542,8 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_launch_start(&s->launch, o->command, s->out_fd == STDOUT_FILENO, err);
 	if (rc >= 0)
 		rc = cap_sampler_probe(&s->sampler, err);
+	if (rc >= 0 && !o->delay_ns)
+		rc = cap_attach_check(s, err);
 	if (rc >= 0)
 		rc = open_rings(s, err);
 	if (rc >= 0)

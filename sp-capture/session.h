@@ -72,6 +72,9 @@ struct cap_session {
 
 /* --- attach.c --- */
 
+/* Whether the chosen processes and threads are there, not ourselves, and ours to sample: before a
+ * byte is written. */
+int cap_attach_check(struct cap_session *s, struct sp_err *err);
 /* Events for all threads of a process (and what it has mapped, into the stream). is_root: asked for
  * by the user: refusals are errors, and its end ends the recording. */
 int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err);

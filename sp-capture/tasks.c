@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/file.h"
@@ -158,6 +159,24 @@ int cap_descendants_list(int32_t pid, int32_t **pids, size_t *n, size_t *cap, st
 		if (!children_of((*pids)[i], pids, n, cap))
 			children_by_scan((*pids)[i], pids, n, cap);
 	return *n > 0 && !*pids ? sp_err_nomem(err) : 0;
+}
+
+bool cap_task_has_pipe(int32_t pid, int fd)
+{
+	char path[300];
+	struct stat ours, theirs;
+	bool found = false;
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	DIR *d = fstat(fd, &ours) == 0 && S_ISFIFO(ours.st_mode) ? opendir(path) : NULL;
+	const struct dirent *e;
+	while (d && !found && (e = readdir(d))) {
+		snprintf(path, sizeof path, "/proc/%d/fd/%s", pid, e->d_name);
+		found = stat(path, &theirs) == 0 && theirs.st_ino == ours.st_ino &&
+			theirs.st_dev == ours.st_dev;
+	}
+	if (d)
+		closedir(d);
+	return found;
 }
 
 void cap_task_comm(int32_t pid, int32_t tid, char comm[64])

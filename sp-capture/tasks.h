@@ -26,6 +26,9 @@ int cap_tasks_list(int32_t pid, int32_t **tids, size_t *n, size_t *cap, struct s
 /* Append all living descendants of pid, parents before children; each once. */
 int cap_descendants_list(int32_t pid, int32_t **pids, size_t *n, size_t *cap, struct sp_err *err);
 
+/* Whether a process holds the pipe open that our descriptor fd is an end of. */
+bool cap_task_has_pipe(int32_t pid, int fd);
+
 /* The thread's name into comm (64 bytes); "" when it is gone. */
 void cap_task_comm(int32_t pid, int32_t tid, char comm[64]);
 
