@@ -52,8 +52,9 @@ static int open_on(struct cap_session *s, struct cap_task *t, size_t cpu, size_t
 	if (fd < 0)
 		return fd;
 	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
-		int rc = sp_err_errno(err, "cannot use the ring of CPU %u for thread %d: "
-					   "PERF_EVENT_IOC_SET_OUTPUT",
+		int rc = sp_err_errno(err,
+				      "cannot use the ring of CPU %u for thread %d: "
+				      "PERF_EVENT_IOC_SET_OUTPUT",
 				      s->kernel.cpus[cpu], t->tid);
 		close(fd);
 		return rc;
@@ -331,8 +332,8 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 				rc = root_add(s, pid, err);
 		}
 		if (rc >= 0)
-			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE,
-				       (s->n_tasks + 1) * s->n_cpus, err);
+			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE, (s->n_tasks + 1) * s->n_cpus,
+				       err);
 		if (rc < 0)
 			return rc;
 	}

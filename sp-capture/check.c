@@ -43,8 +43,8 @@ static void line(const char *what, bool works, const char *why, const char *cure
 }
 
 /* One way of sampling, tried on ourselves. */
-static bool try_way(const struct cap_options *asked, const struct cap_kernel *k,
-		    const char *event, bool kernel, const char *label)
+static bool try_way(const struct cap_options *asked, const struct cap_kernel *k, const char *event,
+		    bool kernel, const char *label)
 {
 	struct cap_options o = *asked;
 	struct cap_sampler s;
@@ -85,8 +85,7 @@ static bool rings(const struct cap_options *o, const struct cap_kernel *k)
 		line("rings", false, err.msg, s.cure);
 	else {
 		snprintf(why, sizeof why, "%zu KiB per CPU, %llu samples of %u stack bytes%s",
-			 got / 1024,
-			 (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
+			 got / 1024, (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
 			 o->stack_bytes,
 			 got < wanted ? " (more with ulimit -l or a smaller -s)" : "");
 		line("rings", true, why, "");

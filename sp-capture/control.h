@@ -13,8 +13,8 @@
 #include "session.h"
 
 struct cap_control {
-	int fd; /* owned; -1 = none */
-	bool made; /* the fifo is ours to remove */
+	int fd;           /* owned; -1 = none */
+	bool made;        /* the fifo is ours to remove */
 	const char *path; /* borrowed */
 	char line[256];
 	size_t n;

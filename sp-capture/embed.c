@@ -176,7 +176,8 @@ static bool is_file(const struct stat *st, const struct cap_range *r, bool exact
 	       (!exact || (major(st->st_dev) == r->maj && minor(st->st_dev) == r->min));
 }
 
-/* The mapped file itself, by the ways that do not go by its name alone; -1 when none leads there. */
+/* The mapped file itself, by the ways that do not go by its name alone; -1 when none leads there.
+ */
 static int open_mapped(int32_t pid, const struct cap_range *r, const char *path)
 {
 	char ways[3][4200];

@@ -12,13 +12,13 @@
 #include "emit.h"
 #include "options.h"
 
-#define CAP_EMBED_ONE (UINT64_C(64) << 20)  /* bytes of one object */
+#define CAP_EMBED_ONE (UINT64_C(64) << 20)      /* bytes of one object */
 #define CAP_EMBED_ALL_MAX (UINT64_C(512) << 20) /* of all objects of a recording */
 
 struct cap_object {
-	struct sp_buf head;	/* owned: the payload's beginning */
+	struct sp_buf head;     /* owned: the payload's beginning */
 	struct sp_map_file map; /* owned: the rest, when it is a file's bytes */
-	struct sp_buf bytes;	/* owned: or these */
+	struct sp_buf bytes;    /* owned: or these */
 	uint64_t number, at;
 	int kind; /* enum sp_ext_kind */
 };

@@ -17,8 +17,7 @@
 
 enum { PYTHON = 1, PERF_MAP = 2, JITDUMP = 3 };
 
-static void marker(struct cap_embed_state *s, int32_t pid, uint32_t kind, bool on,
-		   uint64_t time_ns)
+static void marker(struct cap_embed_state *s, int32_t pid, uint32_t kind, bool on, uint64_t time_ns)
 {
 	uint8_t b[24] = {0};
 	sp_put64(b, time_ns);

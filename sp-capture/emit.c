@@ -14,7 +14,7 @@
 #define MAPS_MAX (64u << 20)
 #define CMDLINE_MAX (60u << 10)
 #define MAPS_AGAIN_NS UINT64_C(2000000) /* a process's maps at most 500 times a second */
-#define MANY_THREADS 32u /* born in one process: short ones, it seems */
+#define MANY_THREADS 32u                /* born in one process: short ones, it seems */
 #define ROUND_NS UINT64_C(1000000000)
 #define ROUND_BYTES (UINT64_C(16) << 20)
 
@@ -90,8 +90,7 @@ static void put_id(uint8_t *p, size_t size, int32_t pid, int32_t tid, uint64_t t
 	sp_sample_id_put(p + size - SP_SAMPLE_ID_BYTES, &sid);
 }
 
-void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
-		   uint64_t time_ns)
+void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
 {
 	size_t len = strnlen(comm, 63);
 	size_t size = 16 + ((len + 8) & ~(size_t)7) + SP_SAMPLE_ID_BYTES;
@@ -105,8 +104,8 @@ void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *com
 	note_time(e, time_ns);
 }
 
-void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m,
-		    const char *path, size_t path_len, uint64_t time_ns)
+void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
+		    size_t path_len, uint64_t time_ns)
 {
 	size_t len = path_len < MAX_PATH - 1 ? path_len : MAX_PATH - 1;
 	size_t size = AT_MMAP2_PATH + ((len + 8) & ~(size_t)7) + SP_SAMPLE_ID_BYTES;
@@ -228,8 +227,7 @@ static bool maps_line(struct cap_emit *e, struct cap_proc *q, const char *line, 
 		memcpy(path, "//anon", 6);
 		n = 6;
 	}
-	if (cap_proc_knows(&e->procs, q, &m, path, n) ||
-	    !cap_proc_map(&e->procs, q, &m, path, n))
+	if (cap_proc_knows(&e->procs, q, &m, path, n) || !cap_proc_map(&e->procs, q, &m, path, n))
 		return false;
 	*fresh_ino = m.ino;
 	cap_emit_mmap2(e, q->pid, &m, path, n, time_ns);
@@ -289,8 +287,8 @@ bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size, st
 	at += 8;
 	l->stack = at;
 	if (!stack)
-		return true;
-	if (stack % 8 || stack > size - at || size - at - stack < 8)
+		return at == size;
+	if (stack % 8 || stack > size - at || size - at - stack != 8)
 		return false;
 	l->copied = cap_ring_u64(r, pos + at + stack);
 	return l->copied <= stack;
@@ -406,9 +404,9 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 		uint64_t sp = cap_ring_u64(r, en->pos + l.regs + CAP_REG_SP * 8);
 		check_ip(e, pid, cap_ring_u64(r, en->pos + l.regs + CAP_REG_IP * 8), en->time_ns);
 		if (l.copied)
-			used = cap_stack_used(l.copied, sp,
-					      cap_stacks_end(&e->stacks, pid, tid, sp,
-							     en->time_ns));
+			used = cap_stack_used(
+				l.copied, sp,
+				cap_stacks_end(&e->stacks, pid, tid, sp, en->time_ns));
 	}
 	if (e->kernel_frames)
 		note_kernel(e, r, en->pos, &l);
@@ -434,8 +432,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 /* --- side-band --- */
 
 /* A record as it is, under the canonical id; its copy in the block. */
-static const uint8_t *pass(struct cap_emit *e, const struct cap_ring *r,
-			   const struct cap_entry *en)
+static const uint8_t *pass(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
 {
 	uint8_t *p = take(e, en->size);
 	if (p) {
@@ -489,8 +486,8 @@ void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 		cap_emit_ext(e, SP_EXT_EXEC, e->text.data, e->text.len);
 }
 
-static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
-		      uint16_t misc)
+static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
+			     const struct cap_entry *en, uint16_t misc)
 {
 	const uint8_t *p = pass(e, r, en);
 	if (!p || !(misc & PERF_RECORD_MISC_COMM_EXEC))
@@ -564,8 +561,8 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 	cap_emit_loss(e, r->last_ns, en->time_ns, r->cpu, 0, count);
 }
 
-static void emit_throttle(struct cap_emit *e, const struct cap_ring *r,
-			  const struct cap_entry *en, size_t cpu_index)
+static void emit_throttle(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
+			  size_t cpu_index)
 {
 	struct cap_loss *l = &e->losses[cpu_index];
 	uint8_t *p = take(e, en->size);

@@ -15,7 +15,7 @@
 
 struct cap_loss {
 	uint64_t from_ns, to_ns, count; /* samples that the blocks had no room for */
-	uint64_t throttled_ns;		/* since when the kernel throttles, 0 = it does not */
+	uint64_t throttled_ns;          /* since when the kernel throttles, 0 = it does not */
 };
 
 struct cap_emit {
@@ -25,19 +25,19 @@ struct cap_emit {
 	struct sp_counters counters;
 	struct sp_map64 kernel_ips; /* distinct kernel addresses of samples */
 	struct sp_buf scratch, text;
-	uint64_t object;	 /* numbers of our extension records */
-	uint64_t now_ns;	 /* time of the newest record written */
+	uint64_t object;                /* numbers of our extension records */
+	uint64_t now_ns;                /* time of the newest record written */
 	uint64_t round_ns, round_bytes; /* at the last FINISHED_ROUND */
-	struct cap_loss *losses; /* owned; by CPU index */
+	struct cap_loss *losses;        /* owned; by CPU index */
 	size_t n_cpus;
-	size_t n_born;	    /* threads and processes that were born */
+	size_t n_born;      /* threads and processes that were born */
 	uint64_t n_dropped; /* samples that the blocks had no room for */
 	bool kernel_frames, follow;
 	bool lost_side_band; /* records other than samples may be missing: read state again */
 	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
 	 * an own id proves to be a copy when another one samples the thread on that CPU. */
 	struct sp_map64 late_of; /* tid to index */
-	uint64_t *late_ids;	 /* owned; n_cpus each */
+	uint64_t *late_ids;      /* owned; n_cpus each */
 	size_t n_late, cap_late;
 	uint64_t *dead_ids; /* owned: copies */
 	size_t n_dead_ids, cap_dead_ids;
@@ -46,8 +46,8 @@ struct cap_emit {
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
 	/* Before exec is applied to q. */
 	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
-	void (*on_jit)(void *arg, struct cap_proc *q); /* sampled in anonymous memory */
-	void (*on_fork)(void *arg, int32_t ptid); /* a thread made a process */
+	void (*on_jit)(void *arg, struct cap_proc *q);             /* sampled in anonymous memory */
+	void (*on_fork)(void *arg, int32_t ptid);                  /* a thread made a process */
 	void (*on_copy)(void *arg, int32_t tid, size_t cpu_index); /* close that event */
 	void (*on_thread_exit)(void *arg, int32_t tid);
 	void *arg;
@@ -66,8 +66,8 @@ void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids);
 /* Side-band that we make ourselves. */
 void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
 		   uint64_t time_ns);
-void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m,
-		    const char *path, size_t path_len, uint64_t time_ns);
+void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
+		    size_t path_len, uint64_t time_ns);
 void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, const char *name,
 			  uint64_t time_ns);
 
@@ -98,10 +98,9 @@ void cap_emit_round(struct cap_emit *e, const struct cap_ring *rings, bool alway
 struct cap_layout {
 	uint32_t n_chain;
 	uint32_t chain, regs, stack_size, stack; /* offsets; regs 0 = none */
-	uint64_t copied; /* stack bytes that the kernel copied */
+	uint64_t copied;                         /* stack bytes that the kernel copied */
 };
 /* False for a sample that contradicts its own length. */
-bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size,
-		       struct cap_layout *l);
+bool cap_sample_layout(const struct cap_ring *r, uint64_t pos, uint32_t size, struct cap_layout *l);
 
 #endif

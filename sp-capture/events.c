@@ -36,8 +36,10 @@ static const struct cap_event_name events[] = {
 static const struct {
 	const char *alias, *name;
 } aliases[] = {
-	{"cpu-cycles", "cycles"},     {"faults", "page-faults"},
-	{"cs", "context-switches"},   {"migrations", "cpu-migrations"},
+	{"cpu-cycles", "cycles"},
+	{"faults", "page-faults"},
+	{"cs", "context-switches"},
+	{"migrations", "cpu-migrations"},
 	{"branch-instructions", "branches"},
 };
 
@@ -251,7 +253,7 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 {
 	struct rlimit r = {0};
 	int code = os == EACCES || os == EPERM ? SP_ERR_PERM
-		   : os == ESRCH	       ? SP_ERR_GONE
+		   : os == ESRCH               ? SP_ERR_GONE
 					       : SP_ERR_IO;
 	char value[120] = "";
 	s->cure[0] = 0;
@@ -273,9 +275,8 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 		snprintf(s->cure, sizeof s->cure,
 			 "this kernel was built without CONFIG_PERF_EVENTS");
 	}
-	return sp_err_set(err, code, os,
-			  "cannot sample thread %d on CPU %u: perf_event_open: %s%s", tid, cpu,
-			  strerror(os), value);
+	return sp_err_set(err, code, os, "cannot sample thread %d on CPU %u: perf_event_open: %s%s",
+			  tid, cpu, strerror(os), value);
 }
 
 int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,

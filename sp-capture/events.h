@@ -1,4 +1,5 @@
-/* Opening perf events: what is asked of the kernel, and what is asked for instead when it refuses. */
+/* Opening perf events: what is asked of the kernel, and what is asked for instead when it refuses.
+ */
 #ifndef CAP_EVENTS_H
 #define CAP_EVENTS_H
 
@@ -19,12 +20,12 @@ struct cap_event_name {
 };
 
 const struct cap_event_name *cap_event_find(const char *name); /* or NULL */
-const char *cap_event_names(void);			       /* "cycles, …" for messages */
+const char *cap_event_names(void);                             /* "cycles, …" for messages */
 
 #define CAP_SAMPLE_TYPE                                                                            \
-	((uint64_t)(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |                    \
-		    PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD |                      \
-		    PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
+	((uint64_t)(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
+		    PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN |                 \
+		    PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER))
 
 #if defined(__x86_64__)
 /* All 16 general registers and ip: a CFA may be based on any of them. */
@@ -42,25 +43,25 @@ const char *cap_event_names(void);			       /* "cycles, …" for messages */
 #endif
 
 enum cap_role {
-	CAP_SAMPLES,	   /* samples with side-band */
+	CAP_SAMPLES,       /* samples with side-band */
 	CAP_SAMPLES_ALONE, /* samples of one thread, without side-band and inheritance */
-	CAP_SIDE_BAND,	   /* side-band only */
+	CAP_SIDE_BAND,     /* side-band only */
 };
 
 struct cap_sampler {
 	const struct cap_kernel *kernel; /* borrowed */
 	const struct cap_event_name *event;
 	struct perf_event_attr attr; /* of CAP_SAMPLES, as it is opened */
-	bool may_change_event;	     /* cycles was our choice, not the user's */
-	bool kernel_frames;	     /* what came of -k */
-	bool has_lost;		     /* PERF_FORMAT_LOST works (6.0 and later) */
-	bool threads_only;	     /* inherit_thread: children are not followed */
-	bool settled;		     /* the choices are made */
+	bool may_change_event;       /* cycles was our choice, not the user's */
+	bool kernel_frames;          /* what came of -k */
+	bool has_lost;               /* PERF_FORMAT_LOST works (6.0 and later) */
+	bool threads_only;           /* inherit_thread: children are not followed */
+	bool settled;                /* the choices are made */
 	bool fds_raised;
 	uint64_t rate_hz;
 	char kernel_refusal[160]; /* why -k became user-only, else "" */
 	char event_refusal[160];  /* why cycles became cpu-clock, else "" */
-	char cure[320];		  /* of the last error, or "" */
+	char cure[320];           /* of the last error, or "" */
 };
 
 /* Fails when the rate is above the kernel's limit. */

@@ -1,4 +1,5 @@
-/* What a stream begins with: header, attrs, features, our start record, the kernel's map, the vdso. */
+/* What a stream begins with: header, attrs, features, our start record, the kernel's map, the vdso.
+ */
 #ifndef CAP_HEAD_H
 #define CAP_HEAD_H
 

@@ -155,8 +155,7 @@ static void wait_release(int fd, uint64_t end_ns)
 
 static _Noreturn void tracer(int32_t pid, int fd)
 {
-	struct keeper k = {.pid = pid,
-			   .end_ns = cap_now_ns() + CAP_HOLD_MS * UINT64_C(1000000)};
+	struct keeper k = {.pid = pid, .end_ns = cap_now_ns() + CAP_HOLD_MS * UINT64_C(1000000)};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(CAP_HOLD_MS / 1000 + 1); /* whatever happens here */
 	struct report r = hold_all(&k);

@@ -13,8 +13,8 @@
 #define CAP_HOLD_MS 2000
 
 struct cap_hold {
-	pid_t keeper;	/* the tracer or watchdog; 0 = nothing is held */
-	int fd;		/* closing it lets the target run */
+	pid_t keeper;   /* the tracer or watchdog; 0 = nothing is held */
+	int fd;         /* closing it lets the target run */
 	bool by_signal; /* ptrace was refused */
 };
 

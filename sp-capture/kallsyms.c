@@ -26,7 +26,9 @@ static bool parse(const char *p, const char *end, struct line *l)
 	const char *start = p;
 	for (; p < stop && p - start < 16; p++) {
 		unsigned c = (unsigned char)*p;
-		unsigned digit = c - '0' < 10u ? c - '0' : (c | 32) - 'a' < 6u ? (c | 32) - 'a' + 10 : 16;
+		unsigned digit = c - '0' < 10u         ? c - '0'
+				 : (c | 32) - 'a' < 6u ? (c | 32) - 'a' + 10
+						       : 16;
 		if (digit > 15)
 			break;
 		l->addr = l->addr << 4 | digit;

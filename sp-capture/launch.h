@@ -8,8 +8,8 @@
 #include "base/err.h"
 
 struct cap_launch {
-	pid_t pid; /* -1 = none */
-	int go_fd; /* owned: one byte lets it run; closing it ends it */
+	pid_t pid;   /* -1 = none */
+	int go_fd;   /* owned: one byte lets it run; closing it ends it */
 	int said_fd; /* owned: the errno of a failed exec comes here */
 	bool ended;
 	int status; /* of waitpid, once ended */

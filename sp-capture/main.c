@@ -78,9 +78,10 @@ static void say_closing(const struct cap_session *s)
 	sp_note("%llu samples, %llu lost; %s %llu Hz; %zu thread%s; %.1f s%s", samples, lost,
 		s->sampler.event->name, (unsigned long long)s->sampler.rate_hz, threads,
 		threads == 1 ? "" : "s", seconds,
-		!lost			? ""
-		: s->emit.n_dropped * 2 > lost ? "; to lose less: a faster reader of the stream"
-					: "; to lose less: a larger --ring, a lower -F or -s");
+		!lost ? ""
+		: s->emit.n_dropped * 2 > lost
+			? "; to lose less: a faster reader of the stream"
+			: "; to lose less: a larger --ring, a lower -F or -s");
 }
 
 /* Exit as the command did. */

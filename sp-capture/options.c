@@ -74,8 +74,9 @@ static struct sp_cli cli = {
 	.synopsis = "sp-capture [options] -p PID[,PID…]\n"
 		    "       sp-capture [options] -t TID[,TID…]\n"
 		    "       sp-capture [options] -- COMMAND [ARG…]",
-	.about = "Sample running or launched programs with user registers and stack bytes; write a\n"
-		 "perf stream for sp-unwind (or perf script) to standard output.",
+	.about =
+		"Sample running or launched programs with user registers and stack bytes; write a\n"
+		"perf stream for sp-unwind (or perf script) to standard output.",
 	.opts = opts,
 	.examples = "Examples:\n"
 		    "  sp-capture -p PID | sp-unwind | sp-spool -o out.spool\n"

@@ -25,8 +25,8 @@ struct cap_options {
 	size_t n_pids, cap_pids;
 	int32_t *tids; /* owned; distinct */
 	size_t n_tids, cap_tids;
-	char **command; /* borrowed from argv, NULL-terminated; NULL = none */
-	uint64_t rate_hz; /* 0 = the kernel's maximum */
+	char **command;       /* borrowed from argv, NULL-terminated; NULL = none */
+	uint64_t rate_hz;     /* 0 = the kernel's maximum */
 	uint32_t stack_bytes; /* a multiple of 8 */
 	bool kernel, follow, descendants, stop, check;
 	bool has_duration, has_start_time;

@@ -16,8 +16,8 @@ struct block {
 
 struct cap_output {
 	struct sp_writer *writer; /* owned; used by the thread once it runs */
-	int fd;			  /* borrowed */
-	const char *name;	  /* borrowed */
+	int fd;                   /* borrowed */
+	const char *name;         /* borrowed */
 	bool is_file;
 	uint64_t taken;
 	struct block *current; /* owned by the drain loop */
@@ -26,9 +26,9 @@ struct cap_output {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t more;
 	struct block *first, *last; /* full ones, oldest first */
-	struct block *free;	    /* the last used one first: it is in the cache */
-	size_t n_blocks;	    /* allocated, wherever they are */
-	size_t n_waiting;	    /* full ones, or being written */
+	struct block *free;         /* the last used one first: it is in the cache */
+	size_t n_blocks;            /* allocated, wherever they are */
+	size_t n_waiting;           /* full ones, or being written */
 	bool ending;
 	int code; /* of the first failed write */
 	struct sp_err err;

@@ -1,6 +1,6 @@
 /* The processes being recorded: their executable mappings as the stream has told them so far, their
- * threads and exec counts. Fed in time order by the emitter; a user ip outside of all mappings shows
- * that the stream misses one. */
+ * threads and exec counts. Fed in time order by the emitter; a user ip outside of all mappings
+ * shows that the stream misses one. */
 #ifndef CAP_PROCS_H
 #define CAP_PROCS_H
 
@@ -23,21 +23,21 @@ struct cap_range {
 struct cap_proc {
 	int32_t pid;
 	uint32_t exec_count;
-	uint32_t n_born;    /* threads made */
-	uint32_t n_threads; /* alive, as far as the records say */
+	uint32_t n_born;          /* threads made */
+	uint32_t n_threads;       /* alive, as far as the records say */
 	struct cap_range *ranges; /* owned; sorted by start, disjoint */
-	size_t n, cap, last;	  /* last: index of the last hit */
+	size_t n, cap, last;      /* last: index of the last hit */
 	uint64_t *tried; /* owned: pages that no mapping explained, since the mappings changed */
 	size_t n_tried, cap_tried;
-	uint64_t maps_ns;     /* when its maps were read last */
-	uint64_t begin_ns;    /* when this image began, 0 = before the recording */
-	bool is_root;	      /* asked for by the user, or launched */
+	uint64_t maps_ns;  /* when its maps were read last */
+	uint64_t begin_ns; /* when this image began, 0 = before the recording */
+	bool is_root;      /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
 	bool is_dead;
 };
 
 struct cap_procs {
-	struct sp_map64 by_pid; /* pid to index, SP_NOT_FOUND - 1 = gone */
+	struct sp_map64 by_pid;  /* pid to index, SP_NOT_FOUND - 1 = gone */
 	struct cap_proc **procs; /* owned */
 	size_t n, cap;
 	uint32_t *free_slots; /* owned */

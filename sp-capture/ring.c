@@ -64,8 +64,7 @@ void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n)
 
 uint64_t cap_ring_used(const struct cap_ring *r)
 {
-	return atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head,
-				    memory_order_relaxed) -
+	return atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head, memory_order_relaxed) -
 	       r->tail;
 }
 
@@ -96,14 +95,14 @@ static void compact(struct cap_ring *r)
 static int bad(const struct cap_ring *r, struct sp_err *err, const char *what, uint64_t value)
 {
 	return sp_err_set(err, SP_ERR_CORRUPT, 0,
-			  "cannot read the ring of CPU %u: %s (%llu) at position %llu", r->cpu, what,
-			  (unsigned long long)value, (unsigned long long)r->scanned);
+			  "cannot read the ring of CPU %u: %s (%llu) at position %llu", r->cpu,
+			  what, (unsigned long long)value, (unsigned long long)r->scanned);
 }
 
 int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 {
-	uint64_t head = atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head,
-					     memory_order_acquire);
+	uint64_t head =
+		atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head, memory_order_acquire);
 	int found = 0;
 	if (head < r->scanned)
 		return bad(r, err, "its head went back", head);

@@ -20,16 +20,16 @@ struct cap_entry {
 
 struct cap_ring {
 	uint32_t cpu;
-	int fd;		     /* owned: the anchor, what poll() watches */
-	void *base;	     /* owned: control page and data, or NULL */
+	int fd;              /* owned: the anchor, what poll() watches */
+	void *base;          /* owned: control page and data, or NULL */
 	const uint8_t *data; /* in base */
-	size_t size;	     /* of data; a power of two */
+	size_t size;         /* of data; a power of two */
 	size_t page_bytes;
 	uint64_t tail, scanned;
 	struct cap_entry *queue; /* owned; by time, equal times in ring order */
-	size_t n, cap, at;	 /* entries [at, n) wait */
-	uint64_t last_ns;	 /* time of the last record taken by the merge */
-	uint64_t lost;		 /* sum of LOST records */
+	size_t n, cap, at;       /* entries [at, n) wait */
+	uint64_t last_ns;        /* time of the last record taken by the merge */
+	uint64_t lost;           /* sum of LOST records */
 };
 
 /* Map the ring of anchor fd. data_bytes: a power of two of pages. */

@@ -43,7 +43,8 @@ static int map_all(struct cap_ring *rings, struct cap_sampler *s, size_t data_by
 	for (size_t i = 0; i < k->n_cpus; i++) {
 		/* Half: the loop looks more often than that while records come, and a wakeup costs
 		 * the target. */
-		uint32_t mark = (uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
+		uint32_t mark =
+			(uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
 		int fd = cap_sampler_anchor(s, k->cpus[i], mark, err);
 		int rc = fd < 0 ? fd
 				: cap_ring_map(&rings[i], fd, k->cpus[i], data_bytes, k->page_bytes,
@@ -80,11 +81,12 @@ int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_by
 			continue;
 		*err = why;
 		if (budget) {
-			sp_err_set(err, rc, why.os,
-				   "cannot map a ring of %zu KiB for one sample of %u stack bytes: "
-				   "mmap: %s (perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB)",
-				   size / 1024, stack_bytes, strerror(why.os),
-				   (long long)k->mlock_kb, (long long)k->memlock_kb);
+			sp_err_set(
+				err, rc, why.os,
+				"cannot map a ring of %zu KiB for one sample of %u stack bytes: "
+				"mmap: %s (perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB)",
+				size / 1024, stack_bytes, strerror(why.os), (long long)k->mlock_kb,
+				(long long)k->memlock_kb);
 			snprintf(s->cure, sizeof s->cure,
 				 "raise the budget (ulimit -l, or sudo sysctl "
 				 "kernel.perf_event_mlock_kb=%lld), or copy less: -s 16K",

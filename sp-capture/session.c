@@ -115,7 +115,8 @@ static int watch_init(struct watch *w, const struct cap_session *s, struct sp_er
 	w->fds[1] = (struct pollfd){.fd = s->o->output_kind == CAP_TO_DATA ? -1 : s->out_fd};
 	for (size_t i = 0; i < s->n_cpus; i++)
 		w->fds[2 + i] = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
-	w->fds[w->n - 1] = (struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
+	w->fds[w->n - 1] =
+		(struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->n_roots; i++)
 		w->fds[2 + s->n_cpus + i] =
 			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
@@ -260,7 +261,7 @@ static int loop(struct cap_session *s, struct sp_err *err)
 		rc = cap_session_drain(s, false, err);
 		if (rc < 0)
 			break;
-		interval = rc > 0	       ? s->interval_ns
+		interval = rc > 0                        ? s->interval_ns
 			   : interval < IDLE_INTERVAL_NS ? interval * 2
 							 : IDLE_INTERVAL_NS;
 		if (reader_is_dead(&w.fds[1])) {
@@ -347,8 +348,8 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 			"ulimit -l, or a smaller -s",
 			s->ring_bytes / 1024, wanted / 1024, (long long)s->kernel.mlock_kb,
 			(long long)s->kernel.memlock_kb);
-	uint64_t fill_ns = s->ring_bytes / cap_sample_bytes(o->stack_bytes) * 1000000000 /
-			   s->sampler.rate_hz;
+	uint64_t fill_ns =
+		s->ring_bytes / cap_sample_bytes(o->stack_bytes) * 1000000000 / s->sampler.rate_hz;
 	s->interval_ns = fill_ns / 6;
 	if (s->interval_ns < MIN_INTERVAL_NS)
 		s->interval_ns = MIN_INTERVAL_NS;
@@ -522,7 +523,8 @@ static bool wait_delay(struct cap_session *s)
 	uint64_t end = cap_now_ns() + s->o->delay_ns;
 	for (;;) {
 		uint64_t now = cap_now_ns();
-		if (sp_stop_level() > 0 || (s->launch.pid > 0 && cap_launch_wait(&s->launch, false)))
+		if (sp_stop_level() > 0 ||
+		    (s->launch.pid > 0 && cap_launch_wait(&s->launch, false)))
 			return false;
 		if (now >= end)
 			return true;

@@ -16,9 +16,9 @@ struct cap_control;
 struct cap_task {
 	int32_t pid, tid;
 	enum cap_role role;
-	int *fds;	    /* owned: one per CPU, -1 = closed */
+	int *fds;           /* owned: one per CPU, -1 = closed */
 	uint64_t opened_ns; /* when the last of its events was open */
-	bool ended;	    /* its EXIT was seen: close once nobody inherits from it */
+	bool ended;         /* its EXIT was seen: close once nobody inherits from it */
 };
 
 struct cap_root {
@@ -44,7 +44,7 @@ struct cap_session {
 	struct cap_birth {
 		int32_t ptid;
 		uint64_t time_ns;
-	} *births; /* owned */
+	} * births; /* owned */
 	size_t n_births, cap_births;
 	struct cap_root *roots; /* owned: what the user asked for */
 	size_t n_roots, cap_roots;
@@ -53,20 +53,20 @@ struct cap_session {
 	struct cap_pin {
 		int32_t tid; /* 0 = free */
 		int fd;
-	} *pins; /* owned: see cap_sampler_pin */
+	} * pins; /* owned: see cap_sampler_pin */
 	size_t n_pins, cap_pins;
 	struct sp_map64 pin_of; /* index by tid, of a pin that may be another's by now */
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
 	uint64_t n_bytes; /* of the stream */
 	uint64_t recovered_ns;
-	struct cap_control *control; /* borrowed; NULL = none */
+	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
 	size_t n_threads;     /* at the start */
 	int out_fd;
 	const char *out_name;
-	bool attaching;	    /* births are noted */
+	bool attaching;     /* births are noted */
 	bool launch_failed; /* the command could not be run */
 };
 
@@ -100,8 +100,8 @@ void cap_attach_deinit(struct cap_session *s);
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
 
-/* The whole recording of a session that is zero but for o, control and on_tick. cure (400 bytes): what helps against a failure, or "". Returns 0 or an
- * error. */
+/* The whole recording of a session that is zero but for o, control and on_tick. cure (400 bytes):
+ * what helps against a failure, or "". Returns 0 or an error. */
 int cap_session_run(struct cap_session *s, int fd, const char *name, char *const *argv,
 		    char cure[400], struct sp_err *err);
 void cap_session_deinit(struct cap_session *s);

@@ -8,7 +8,7 @@
 #include "options.h"
 
 struct cap_sink {
-	int fd;		  /* where the stream goes; owned unless it is standard output */
+	int fd;           /* where the stream goes; owned unless it is standard output */
 	const char *name; /* for messages; borrowed */
 	const char *file; /* made here, or NULL; borrowed */
 	pid_t stages[2];  /* sp-unwind, sp-spool; 0 = none */

@@ -11,7 +11,7 @@
 #define MAPS_MAX (64u << 20)
 #define READ_AGAIN_NS UINT64_C(20000000) /* maps of one process at most 50 times a second */
 #define ASK_AGAIN_NS UINT64_C(500000000) /* an answer that was "not known" */
-#define MAIN_TAIL 16u /* start_stack holds argc; the root frame may look at it */
+#define MAIN_TAIL 16u                    /* start_stack holds argc; the root frame may look at it */
 
 void cap_stacks_deinit(struct cap_stacks *s)
 {
@@ -81,7 +81,9 @@ static const char *hex(const char *p, const char *end, uint64_t *out)
 	const char *start = p;
 	for (; p < end && p - start < 16; p++) {
 		unsigned c = (unsigned char)*p;
-		unsigned digit = c - '0' < 10u ? c - '0' : (c | 32) - 'a' < 6u ? (c | 32) - 'a' + 10 : 16;
+		unsigned digit = c - '0' < 10u         ? c - '0'
+				 : (c | 32) - 'a' < 6u ? (c | 32) - 'a' + 10
+						       : 16;
 		if (digit == 16)
 			break;
 		v = v << 4 | digit;

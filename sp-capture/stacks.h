@@ -1,5 +1,6 @@
 /* Where each thread's stack ends, so that only its used part is copied. Asked once a thread: the
- * answer is the end of the mapping that holds its sp, for a main thread the kernel's start_stack. */
+ * answer is the end of the mapping that holds its sp, for a main thread the kernel's start_stack.
+ */
 #ifndef CAP_STACKS_H
 #define CAP_STACKS_H
 
@@ -28,7 +29,7 @@ void cap_stacks_deinit(struct cap_stacks *s);
 uint64_t cap_stacks_end(struct cap_stacks *s, int32_t pid, int32_t tid, uint64_t sp,
 			uint64_t now_ns);
 
-void cap_stacks_forget(struct cap_stacks *s, int32_t tid);	/* it ended */
+void cap_stacks_forget(struct cap_stacks *s, int32_t tid);         /* it ended */
 void cap_stacks_forget_process(struct cap_stacks *s, int32_t pid); /* it called exec */
 
 /* --- the pure part --- */

@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 struct cap_stat {
-	char state;	   /* R, S, D, T, t, Z, … */
+	char state; /* R, S, D, T, t, Z, … */
 	int32_t ppid;
 	uint64_t start_ticks; /* since boot; with the pid, a process's identity */
 };

@@ -1,0 +1,98 @@
+/* sp-capture's processes: mappings that overlap, fork, exec, reused pids.
+ * unit: sp-capture/procs.c */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "../../sp-capture/procs.h"
+#include "tap.h"
+
+static bool map(struct cap_procs *p, struct cap_proc *q, uint64_t start, uint64_t end,
+		uint64_t foff, const char *path)
+{
+	struct sp_perf_mmap m = {
+		.start = start, .len = end - start, .pgoff = foff, .ino = 7, .prot = PROT_EXEC};
+	return cap_proc_map(p, q, &m, path, strlen(path));
+}
+
+static bool is_at(struct cap_proc *q, uint64_t ip, uint64_t start, uint64_t end, uint64_t foff)
+{
+	const struct cap_range *r = cap_proc_find(q, ip);
+	return r && r->start == start && r->end == end && r->foff == foff;
+}
+
+static void test_overlap(void)
+{
+	struct cap_procs p = {0};
+	struct cap_proc *q = cap_procs_get(&p, 10);
+	map(&p, q, 0x1000, 0x5000, 0x100000, "/a");
+	map(&p, q, 0x2000, 0x3000, 0, "/b");
+	tap_ok(is_at(q, 0x1800, 0x1000, 0x2000, 0x100000), "the left piece survives");
+	tap_ok(is_at(q, 0x2800, 0x2000, 0x3000, 0), "the middle is the new file");
+	tap_ok(is_at(q, 0x4800, 0x3000, 0x5000, 0x102000), "the right piece has its own offset");
+	map(&p, q, 0x1800, 0x4000, 0x7000, "/c");
+	tap_ok(is_at(q, 0x1000, 0x1000, 0x1800, 0x100000) &&
+		       is_at(q, 0x1800, 0x1800, 0x4000, 0x7000) &&
+		       is_at(q, 0x4000, 0x4000, 0x5000, 0x103000) && q->n == 3,
+	       "a mapping over several cuts the outer ones and removes the inner ones");
+	tap_ok(!cap_proc_find(q, 0x5000) && !cap_proc_find(q, 0xfff), "ends are exclusive");
+	struct sp_perf_mmap m = {.start = UINT64_MAX - 10, .len = 100, .prot = PROT_EXEC};
+	tap_ok(cap_proc_map(&p, q, &m, "/d", 2) && cap_proc_find(q, UINT64_MAX - 1),
+	       "an end beyond the address space saturates");
+	cap_procs_deinit(&p);
+}
+
+static void test_known(void)
+{
+	struct cap_procs p = {0};
+	struct cap_proc *q = cap_procs_get(&p, 10);
+	struct sp_perf_mmap m = {
+		.start = 0x1000, .len = 0x1000, .pgoff = 0x2000, .ino = 9, .prot = PROT_EXEC};
+	cap_proc_map(&p, q, &m, "/a", 2);
+	tap_ok(cap_proc_knows(&p, q, &m, "/a", 2), "an equal mapping is known");
+	tap_ok(!cap_proc_knows(&p, q, &m, "/b", 2), "another path is not");
+	m.ino = 8;
+	tap_ok(!cap_proc_knows(&p, q, &m, "/a", 2), "nor another inode");
+	struct sp_perf_mmap anon = {
+		.start = 0x9000, .len = 0x1000, .pgoff = 0x9000, .prot = PROT_EXEC};
+	cap_proc_map(&p, q, &anon, "//anon", 6);
+	anon.pgoff = 0;
+	tap_ok(cap_proc_knows(&p, q, &anon, "[anon:jit]", 10),
+	       "anonymous memory has no offset to compare");
+	tap_ok(cap_proc_try_page(q, 0x50010) && !cap_proc_try_page(q, 0x50ff0) &&
+		       cap_proc_try_page(q, 0x51000),
+	       "a page without a mapping is asked for once");
+	cap_proc_map(&p, q, &m, "/c", 2);
+	tap_ok(cap_proc_try_page(q, 0x50010), "and again when the mappings changed");
+	cap_procs_deinit(&p);
+}
+
+static void test_lives(void)
+{
+	struct cap_procs p = {0};
+	struct cap_proc *q = cap_procs_get(&p, 10);
+	map(&p, q, 0x1000, 0x2000, 0, "/a");
+	struct cap_proc *child = cap_procs_fork(&p, 11, 10);
+	tap_ok(is_at(child, 0x1000, 0x1000, 0x2000, 0), "a child has its parent's mappings");
+	cap_proc_exec(child);
+	tap_ok(!cap_proc_find(child, 0x1000) && child->exec_count == 1 && cap_proc_find(q, 0x1000),
+	       "exec ends the child's and not the parent's");
+	cap_procs_fork(&p, 11, 10);
+	tap_ok(is_at(cap_procs_find(&p, 11), 0x1000, 0x1000, 0x2000, 0) && p.n_alive == 2,
+	       "a reused pid is a new process");
+	cap_procs_remove(&p, 11);
+	tap_ok(!cap_procs_find(&p, 11) && p.n_alive == 1, "an ended one is gone");
+	for (int32_t pid = 100; pid < 5000; pid++) {
+		cap_procs_fork(&p, pid, 10);
+		cap_procs_remove(&p, pid);
+	}
+	tap_ok(p.n <= 3, "thousands of short processes leave no slots behind");
+	cap_procs_deinit(&p);
+}
+
+int main(void)
+{
+	test_overlap();
+	test_known();
+	test_lives();
+	return tap_done();
+}
