@@ -17,17 +17,32 @@ enum file_state { FILE_UNKNOWN, FILE_OPEN, FILE_NONE };
 struct file_entry {
 	struct un_image *images; /* owned */
 	uint8_t state, attempts, n_images;
-	bool said;
+	bool said, is_python;
+};
+
+/* What a map of a view was made of. */
+struct side {
+	uint64_t foff;
+	struct un_image *image; /* held by the view, or NULL */
 };
 
 /* The engine's view of a space, attached to it. */
 struct view {
 	struct uw_space space;
-	struct view *older; /* owned: of the same space, from before a file was embedded */
+	_Atomic uint32_t refs;
+	struct view *older; /* held: of the same space, from before a file was embedded */
 	uint64_t embed_generation;
-	struct un_image **images; /* held, each once; the array lies behind maps */
+	struct un_image **images; /* held, each once; this and sides lie behind maps */
+	struct side *sides;
 	uint32_t n_images;
 	struct uw_map maps[];
+};
+
+/* The last view of a process: the next one differs in a few maps. */
+#define N_BASES 64u
+struct basis {
+	int32_t pid;
+	struct view *view; /* held */
 };
 
 struct un_modules {
@@ -41,8 +56,7 @@ struct un_modules {
 	uint32_t n_open;
 	uint64_t clock, builds, embed_generation;
 	unsigned n_by_path;
-	struct un_image **scratch;
-	size_t cap_scratch;
+	struct basis bases[N_BASES]; /* by pid */
 };
 
 struct un_modules *un_modules_new(struct sp_procs *procs, const struct un_modules_options *o)
@@ -56,6 +70,15 @@ struct un_modules *un_modules_new(struct sp_procs *procs, const struct un_module
 	return m;
 }
 
+static void release_view(struct view *v)
+{
+	if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (uint32_t i = 0; i < v->n_images; i++)
+		atomic_fetch_sub_explicit(&v->images[i]->refs, 1, memory_order_release);
+	free(v);
+}
+
 static void close_image(struct un_modules *m, struct un_image *i)
 {
 	un_image_free(i);
@@ -66,6 +89,8 @@ void un_modules_free(struct un_modules *m)
 {
 	if (!m)
 		return;
+	for (unsigned i = 0; i < N_BASES; i++)
+		release_view(m->bases[i].view);
 	for (size_t i = 0; i < m->n_files; i++) {
 		for (struct un_image *im = m->files[i].images, *next; im; im = next) {
 			next = im->next;
@@ -73,7 +98,6 @@ void un_modules_free(struct un_modules *m)
 		}
 	}
 	free(m->files);
-	free(m->scratch);
 	un_embedded_deinit(&m->embedded);
 	free(m);
 }
@@ -248,9 +272,7 @@ static void drop_view(void *attached)
 {
 	for (struct view *v = attached, *older; v; v = older) {
 		older = v->older;
-		for (uint32_t i = 0; i < v->n_images; i++)
-			atomic_fetch_sub_explicit(&v->images[i]->refs, 1, memory_order_release);
-		free(v);
+		release_view(v);
 	}
 }
 
@@ -261,44 +283,88 @@ static bool is_python(const char *path)
 	return !strncmp(base, "python", 6) || !strncmp(base, "libpython", 9);
 }
 
-static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid, uint64_t time_ns)
+static bool meet_files(struct un_modules *m)
 {
-	size_t n_files = sp_procs_n_files(m->procs);
-	size_t size =
-		sizeof(struct view) + s->n * (sizeof(struct uw_map) + sizeof(struct un_image *));
-	if (!sp_grow(&m->files, &m->cap_files, n_files, sizeof *m->files))
-		return NULL;
-	if (n_files > m->n_files)
-		memset(m->files + m->n_files, 0, (n_files - m->n_files) * sizeof *m->files);
-	m->n_files = n_files;
-	struct view *v = calloc(1, size);
+	size_t n = sp_procs_n_files(m->procs);
+	if (!sp_grow(&m->files, &m->cap_files, n, sizeof *m->files))
+		return false;
+	for (; m->n_files < n; m->n_files++)
+		m->files[m->n_files] = (struct file_entry){
+			.is_python =
+				is_python(sp_procs_file(m->procs, (uint32_t)m->n_files)->path)};
+	return true;
+}
+
+static struct view *new_view(uint32_t n)
+{
+	size_t each = sizeof(struct uw_map) + sizeof(struct side) + sizeof(struct un_image *);
+	struct view *v = malloc(sizeof *v + n * each);
 	if (!v)
 		return NULL;
-	v->images = (struct un_image **)(v->maps + s->n);
+	memset(v, 0, sizeof *v);
+	atomic_init(&v->refs, 1);
+	v->sides = (struct side *)(v->maps + n);
+	v->images = (struct un_image **)(v->sides + n);
+	v->space = (struct uw_space){.maps = v->maps, .n = n};
+	return v;
+}
+
+/* One map of a view. */
+static void set_map(struct un_modules *m, const struct sp_mapping *map, int32_t pid,
+		    uint64_t time_ns, struct uw_map *out, struct side *side)
+{
+	*out = (struct uw_map){.start = map->start, .end = map->end, .tag = map->file};
+	*side = (struct side){.foff = map->foff};
+	if (map->flags & SP_MAPPING_ANON) {
+		out->flags = UW_MAP_ANON;
+		return;
+	}
+	side->image = image_of(m, map, pid, time_ns, &out->bias);
+	if (side->image)
+		out->module = side->image->module;
+	else
+		out->flags = UW_MAP_NOFILE;
+}
+
+static void hold_image(struct un_modules *m, struct view *v, struct un_image *i)
+{
+	if (!i || i->build == m->builds)
+		return;
+	i->build = m->builds;
+	i->used = ++m->clock;
+	atomic_fetch_add_explicit(&i->refs, 1, memory_order_relaxed);
+	v->images[v->n_images++] = i;
+}
+
+/* A view of s; what it has in common with an older one of the process is taken from there. */
+static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid, uint64_t time_ns)
+{
+	struct view *v = meet_files(m) ? new_view(s->n) : NULL;
+	if (!v)
+		return NULL;
+	const struct basis *basis = &m->bases[(uint32_t)pid % N_BASES];
+	const struct view *old = basis->pid == pid ? basis->view : NULL;
+	if (old && old->embed_generation != m->embed_generation)
+		old = NULL;
+	uint32_t n_old = old ? old->space.n : 0, j = 0;
 	v->embed_generation = m->embed_generation;
-	v->space = (struct uw_space){.maps = v->maps, .n = s->n};
 	m->builds++;
 	for (uint32_t k = 0; k < s->n; k++) {
 		const struct sp_mapping *map = &s->maps[k];
-		struct uw_map *out = &v->maps[k];
-		*out = (struct uw_map){.start = map->start, .end = map->end, .tag = map->file};
-		if (map->flags & SP_MAPPING_ANON) {
-			out->flags = UW_MAP_ANON;
-			continue;
+		while (j < n_old && old->maps[j].start < map->start)
+			j++;
+		bool same = j < n_old && old->maps[j].start == map->start &&
+			    old->maps[j].end == map->end && old->maps[j].tag == map->file &&
+			    old->sides[j].foff == map->foff &&
+			    !(old->maps[j].flags & UW_MAP_NOFILE);
+		if (same) {
+			v->maps[k] = old->maps[j];
+			v->sides[k] = old->sides[j];
+		} else {
+			set_map(m, map, pid, time_ns, &v->maps[k], &v->sides[k]);
 		}
-		v->space.has_python |= is_python(sp_procs_file(m->procs, map->file)->path);
-		struct un_image *i = image_of(m, map, pid, time_ns, &out->bias);
-		if (!i) {
-			out->flags = UW_MAP_NOFILE;
-			continue;
-		}
-		out->module = i->module;
-		i->used = ++m->clock;
-		if (i->build == m->builds)
-			continue;
-		i->build = m->builds;
-		atomic_fetch_add_explicit(&i->refs, 1, memory_order_relaxed);
-		v->images[v->n_images++] = i;
+		v->space.has_python |= m->files[map->file].is_python;
+		hold_image(m, v, v->sides[k].image);
 	}
 	return v;
 }
@@ -315,6 +381,10 @@ const struct uw_space *un_modules_space(struct un_modules *m, struct sp_space *s
 	fresh->older = v; /* workers may still use it */
 	s->attached = fresh;
 	s->drop = drop_view;
+	struct basis *basis = &m->bases[(uint32_t)pid % N_BASES];
+	release_view(basis->view);
+	atomic_fetch_add_explicit(&fresh->refs, 1, memory_order_relaxed);
+	*basis = (struct basis){.pid = pid, .view = fresh};
 	return &fresh->space;
 }
 
