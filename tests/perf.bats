@@ -101,7 +101,8 @@ identical_to_perf() { # ROOT COMMAND…
 	perf record -q -F 999 --call-graph fp -o x.data -- "$SP_PROG/chain-fp" 400 >/dev/null 2>perf.log
 	sp-spool -o p.spool x.data 2>spool.log
 	sp-sym --format=raw p.spool >raw
-	chain raw raw --holding hot --min 95 --chain 'main;alpha;beta;gamma_fn;hot;(\[kernel\];)*$' --calls chain-fp
+	# gcc gives a leaf no frame, so that the kernel, following frame pointers, misses the leaf's caller.
+	chain raw raw --holding hot --min 95 --chain 'main;alpha;beta;(gamma_fn;)?hot;(\[kernel\];)*$' --calls chain-fp
 }
 
 @test "as many samples as perf counts in the same file" {

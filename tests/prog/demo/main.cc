@@ -16,7 +16,7 @@
 
 #include "spell.h"
 
-namespace
+namespace spell
 {
 
 using Page = std::string;
@@ -87,7 +87,7 @@ class Checker
 	}
 
 	// Every word of the dictionary, each time: this is what a profile should make one mend.
-	__attribute__((noinline)) std::string closest(const std::string &word) const
+	__attribute__((noinline, noclone)) std::string closest(const std::string &word) const
 	{
 		const char *best = "";
 		unsigned best_distance = ~0u;
@@ -122,10 +122,11 @@ void work(Queue &queue, Checker &checker, int number)
 		checker.check(page);
 }
 
-} // namespace
+} // namespace spell
 
 int main(int argc, char **argv)
 {
+	using namespace spell;
 	const double seconds = argc > 1 ? std::atof(argv[1]) : 3;
 	Queue queue;
 	std::vector<Checker> checkers(3);
