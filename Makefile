@@ -74,7 +74,7 @@ $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 # Unit tests: each tests/unit/NAME.c is a program that speaks TAP. A test of one tool's inner parts
 # names them: a line "unit: sp-unwind/cfi.c" in its first comment; "libs: -ldw" for what only it needs.
 UNITS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
-unit_parts = $(shell sed '/\*\//q' tests/unit/$(1).c | tr -s '\n\t *' ' ' | grep -oE 'unit: [-a-z]+/[a-z0-9_]+\.c' | cut -c7-)
+unit_parts = $(shell sed '/\*\//q' tests/unit/$(1).c | tr -s '\n\t *' ' ' | grep -o 'unit: .*' | grep -oE 'sp-[a-z]+/[a-z0-9_]+\.c')
 unit_libs = $(shell sed -n 's/^.*libs: \(-l[-a-z ]*[a-z]\).*/\1/p' tests/unit/$(1).c)
 define unit
 $(BUILD)/unit/$(1): $(BUILD)/obj/tests/unit/$(1).o $(patsubst %.c,$(BUILD)/obj/%.o,$(call unit_parts,$(1))) $(LIB)
