@@ -166,6 +166,33 @@ static void read_tail(struct sp_cursor *c, const struct sp_attr *a, struct sp_pe
 		sp_cur_skip(c, sp_cur_u64(c));
 }
 
+bool sp_event_is_offcpu_raw(const struct sp_event *event)
+{
+	const struct sp_attr *a = &event->attr;
+	return a->sample_type & SP_SAMPLE_RAW && a->type == 1 && a->config == 10 && event->name &&
+	       strcmp(event->name, "offcpu-time") == 0;
+}
+
+static void read_offcpu(struct sp_record *rec, struct sp_cursor *c)
+{
+	struct sp_perf_sample *s = &rec->sample;
+	struct sp_cursor raw = sp_cursor(s->raw, s->raw_bytes);
+	rec->pid = (int32_t)sp_cur_u32(&raw);
+	rec->tid = (int32_t)sp_cur_u32(&raw);
+	rec->has_tid = true;
+	s->period = sp_cur_u64(&raw);
+	s->has_period = true;
+	read_chain(&raw, s);
+	if (sp_cur_left(&raw) >= 8)
+		s->cgroup = sp_cur_u64(&raw);
+	for (uint64_t i = 0; !raw.bad && i < s->n_chain; i++) {
+		s->ip = sp_get64(s->chain + 8 * i);
+		if (s->ip < SP_CONTEXT_MAX)
+			break;
+	}
+	c->bad |= raw.bad;
+}
+
 static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
 {
 	struct sp_perf_sample *s = &rec->sample;
@@ -218,6 +245,8 @@ static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
 		read_branches(&c, a, s);
 	read_user(&c, a, s, raw);
 	read_tail(&c, a, s);
+	if (s->raw && sp_event_is_offcpu_raw(event))
+		read_offcpu(rec, &c);
 	return !c.bad;
 }
 

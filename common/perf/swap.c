@@ -127,8 +127,22 @@ static void swap_regs(struct swapper *s, uint64_t mask)
 		words(s, count_bits(mask));
 }
 
-static void swap_sample(struct swapper *s, const struct sp_attr *a)
+/* Raw data is the producer's; only the form that is a sample itself can be known. */
+static void swap_raw(struct swapper *s, const struct sp_event *event)
 {
+	uint32_t size = half(s);
+	if (size < 8 || !sp_event_is_offcpu_raw(event)) {
+		bytes(s, size);
+		return;
+	}
+	halves(s, 2);
+	words(s, (size - 8) / 8);
+	bytes(s, (size - 8) % 8);
+}
+
+static void swap_sample(struct swapper *s, const struct sp_event *event)
+{
+	const struct sp_attr *a = &event->attr;
 	uint64_t type = a->sample_type;
 	words(s, count_bits(type & (SP_SAMPLE_IDENTIFIER | SP_SAMPLE_IP)));
 	if (type & SP_SAMPLE_TID)
@@ -144,7 +158,7 @@ static void swap_sample(struct swapper *s, const struct sp_attr *a)
 	if (type & SP_SAMPLE_CALLCHAIN)
 		words(s, word(s));
 	if (type & SP_SAMPLE_RAW)
-		bytes(s, half(s));
+		swap_raw(s, event);
 	if (type & SP_SAMPLE_BRANCH_STACK)
 		swap_branches(s, a->branch_sample_type);
 	if (type & SP_SAMPLE_REGS_USER)
@@ -330,7 +344,7 @@ bool sp_swap_body(uint8_t *rec, size_t size, const struct sp_events *e)
 	const struct sp_event *ev = event_of(e, rec, size);
 	if (type == SP_PERF_SAMPLE) {
 		if (ev)
-			swap_sample(&s, &ev->attr);
+			swap_sample(&s, ev);
 		return true;
 	}
 	size_t trailer = ev ? sp_sample_id_size(&ev->attr) : 0;

@@ -184,6 +184,43 @@ static void test_sample(void)
 	sp_buf_deinit(&e.b);
 }
 
+/* perf 6.15's off-CPU samples: all that counts is in the raw data. */
+static void test_offcpu(void)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = e_plain_attr();
+	uint64_t id = 5;
+	a.config = 10;
+	a.sample_type = E_SAMPLE_TYPE | SP_SAMPLE_RAW;
+	e_pipe(&e);
+	e_head_attr(&e, &a, 128, &id, 1);
+	e_begin(&e, SP_PERF_EVENT_UPDATE, 0);
+	e64(&e, 2), e64(&e, id), estr(&e, "offcpu-time", 8);
+	e_end(&e);
+	for (uint64_t n_chain = 3; n_chain < 20; n_chain += 16) {
+		e_sample(&e, id, 10, 0);
+		e32(&e, 60);
+		e32(&e, 40), e32(&e, 41), e64(&e, 123456), e64(&e, n_chain);
+		e64(&e, SP_CONTEXT_USER), e64(&e, 0x401000), e64(&e, 0x402000);
+		e64(&e, 77), e32(&e, 0);
+		e_end(&e);
+	}
+	struct sp_reader *r = open_enc(&e, 0);
+	struct sp_record rec;
+	if (r && find(r, SP_PERF_SAMPLE, &rec)) {
+		EQ(rec.pid, 40, "an off-CPU sample's pid");
+		EQ(rec.tid, 41, "an off-CPU sample's tid");
+		EQ(rec.sample.period, 123456, "an off-CPU sample's time");
+		EQ(rec.sample.n_chain, 3, "an off-CPU sample's chain");
+		EQ(rec.sample.ip, 0x401000, "an off-CPU sample's ip is the chain's first");
+		EQ(rec.sample.cgroup, 77, "an off-CPU sample's cgroup");
+	}
+	if (r && find(r, SP_PERF_SAMPLE, &rec))
+		EQ(rec.malformed, 1, "a chain beyond the raw data is malformed");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* --- values of counters, in all formats --- */
 
 static void test_read_formats(void)
@@ -473,6 +510,7 @@ int main(void)
 	for (int i = 0; i < 2; i++) {
 		be = i;
 		test_sample();
+		test_offcpu();
 		test_read_formats();
 		test_others();
 		test_lies();
