@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/minidebug.h"
+
 struct un_object {
 	int32_t pid;
 	uint64_t start, end, ino;
@@ -31,12 +33,15 @@ static bool lacks_cfi(const struct sp_elf *e)
 static struct sp_elf *find_debug(const struct sp_elf *e, const struct sp_debug_dirs *dirs,
 				 struct sp_err *err)
 {
-	struct sp_elf *debug = e->path && lacks_cfi(e) ? calloc(1, sizeof *debug) : NULL;
-	if (debug && sp_debug_file_find(debug, e, e->path, dirs, NULL, err) <= 0) {
-		free(debug);
+	struct sp_elf *debug = lacks_cfi(e) ? calloc(1, sizeof *debug) : NULL;
+	if (!debug)
 		return NULL;
-	}
-	return debug;
+	if (e->path && sp_debug_file_find(debug, e, e->path, dirs, NULL, err) > 0)
+		return debug;
+	if (sp_minidebug_open(debug, e, err) > 0)
+		return debug;
+	free(debug);
+	return NULL;
 }
 
 struct un_image *un_image_new(struct sp_elf *elf, const struct sp_debug_dirs *dirs,

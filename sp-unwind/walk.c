@@ -260,7 +260,7 @@ static bool perf_reg(const struct uw_sample *s, unsigned perf, uint64_t *out)
 static uint64_t signature_mask(const struct uw_walk *k)
 {
 	const struct uw_space *sp = k->s->space;
-	uint64_t high = k->pc | k->sp | UINT64_C(1) << 38;
+	uint64_t high = k->sp | UINT64_C(1) << 38;
 	if (sp->n && sp->maps[sp->n - 1].end >> 55 == 0)
 		high |= sp->maps[sp->n - 1].end - 1;
 	unsigned bits = 64 - (unsigned)__builtin_clzll(high);
@@ -296,6 +296,7 @@ static int leaf(struct uw_walk *k)
 	k->stack_avma = k->sp;
 	k->stack_bytes = s->stack_bytes;
 	k->ra_mask = a->machine == EM_AARCH64 ? signature_mask(k) : UINT64_MAX;
+	k->pc &= k->ra_mask; /* a pc may be signed too, when an indirect jump took it so */
 	k->lr &= k->ra_mask;
 	return UW_GOES_ON;
 }

@@ -251,6 +251,7 @@ void sp_elf_close(struct sp_elf *e)
 {
 	free_tables(e);
 	free(e->path);
+	free(e->owned);
 	sp_map_file_close(&e->map);
 	*e = (struct sp_elf){0};
 }

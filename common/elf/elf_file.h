@@ -45,7 +45,8 @@ struct sp_elf {
 	struct sp_build_id build_id;
 	/* Set by sp_elf_open only. */
 	struct sp_map_file map;
-	char *path; /* owned */
+	char *path;  /* owned */
+	void *owned; /* the image itself when it had to be made, freed on close; or NULL */
 };
 
 /* Parse an image that the caller keeps alive. A file with broken section headers still opens with

@@ -1,3 +1,4 @@
+#include "elf/minidebug.h"
 #include "sym/symfile.h"
 
 #include <stdio.h>
@@ -7,7 +8,6 @@
 #include "base/table.h"
 #include "sym/demangle.h"
 #include "sym/dwarf.h"
-#include "sym/minidebug.h"
 #include "sym/symtab.h"
 
 struct sp_symfile {
@@ -17,7 +17,6 @@ struct sp_symfile {
 	struct sp_elf debug;
 	bool has_debug;
 	struct sp_elf mini;
-	void *mini_bytes; /* owned */
 	bool has_mini;
 	struct sp_symtab symtab;
 	struct sp_dwarf *dwarf; /* owned; NULL when there is none */
@@ -60,7 +59,7 @@ static int open_symbols(struct sp_symfile *s, struct sp_err *err)
 		return rc;
 	if (!sp_elf_section(&s->elf, ".symtab")) {
 		struct sp_err why;
-		rc = sp_minidebug_open(&s->mini, &s->mini_bytes, &s->elf, &why);
+		rc = sp_minidebug_open(&s->mini, &s->elf, &why);
 		s->has_mini = rc > 0;
 		if (rc < 0 && !s->problem[0])
 			snprintf(s->problem, sizeof s->problem, "%.150s", why.msg);
@@ -175,7 +174,6 @@ void sp_symfile_close(struct sp_symfile *s)
 	sp_symtab_deinit(&s->symtab);
 	if (s->has_mini)
 		sp_elf_close(&s->mini);
-	free(s->mini_bytes);
 	if (s->has_debug)
 		sp_elf_close(&s->debug);
 	sp_elf_close(&s->elf);

@@ -1,4 +1,4 @@
-#include "sym/minidebug.h"
+#include "elf/minidebug.h"
 
 #include <lzma.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #define MAX_RAW (UINT64_C(256) << 20)
 #define MAX_MEMORY (UINT64_C(128) << 20)
 
-int sp_minidebug_open(struct sp_elf *out, void **owned, const struct sp_elf *e, struct sp_err *err)
+int sp_minidebug_open(struct sp_elf *out, const struct sp_elf *e, struct sp_err *err)
 {
 	const struct sp_section *s = sp_elf_section(e, ".gnu_debugdata");
 	const uint8_t *p;
@@ -40,7 +40,7 @@ int sp_minidebug_open(struct sp_elf *out, void **owned, const struct sp_elf *e, 
 		rc = rc < 0 ? rc : 1;
 	}
 	if (rc == 1)
-		*owned = raw.data;
+		out->owned = raw.data;
 	else
 		sp_buf_deinit(&raw);
 	return rc;
