@@ -219,7 +219,9 @@ static void gather_mappings(struct pprof *p)
 		if (id == SP_NOT_FOUND)
 			return;
 		struct mapping *m = &p->mappings[id];
-		m->functions |= f->origin != SP_ORIGIN_ADDRESS;
+		const struct sp_spool_module *module = view_module(v, &f->f);
+		bool file = module && !module->is_anon && !module->is_kernel;
+		m->functions |= !file || f->origin != SP_ORIGIN_ADDRESS;
 		for (uint32_t j = 0; j < f->n_levels; j++) {
 			m->files |= view_level_func(v, f->level_at + j)->file != NULL;
 			m->lines |= v->levels[f->level_at + j].line != 0;
@@ -262,7 +264,7 @@ static void add_line(struct pprof *p, uint32_t level)
 	proto_bytes(&p->msg, 4, p->sub.data, p->sub.len);
 }
 
-/* Without any name in its mapping, a location has no lines: pprof then looks for names itself. */
+/* Without any name in its file, a location has no lines: pprof then looks for names itself. */
 static void emit_location(struct pprof *p, size_t index)
 {
 	const struct view_frame *f = &p->v->frames[index];

@@ -1,7 +1,7 @@
 /* text: what `perf script` prints, for its many readers: stackcollapse-perf.pl, inferno, speedscope,
  * the Firefox profiler. They split lines with patterns, so names are made to fit those: no blanks in
- * comm and module, no "->" in functions (it would split a frame in two), none that begins with a
- * parenthesis (such frames would be dropped). */
+ * comm and module, no ';', no "->" in functions (it would split a frame in two), none that begins
+ * with a parenthesis (such frames would be dropped). */
 #include <stdlib.h>
 
 #include "base/stop.h"
@@ -21,11 +21,11 @@ static void write_name(struct out *o, const char *name)
 	if (*name == '(')
 		out_str(o, "::");
 	while ((arrow = strstr(name, "->"))) {
-		out_text_n(o, name, (size_t)(arrow - name), 0);
+		out_text_n(o, name, (size_t)(arrow - name), OUT_NO_SEMICOLON);
 		out_str(o, "- >");
 		name = arrow + 2;
 	}
-	out_text(o, name, 0);
+	out_text(o, name, OUT_NO_SEMICOLON);
 }
 
 static void write_module(const struct view *v, struct out *o, const struct view_frame *f)
@@ -94,7 +94,10 @@ static void write_head(const struct view *v, struct out *o, const struct view_sa
 {
 	const struct view_row *row = &v->rows[s->row];
 	const struct view_task *t = &v->tasks[row->task];
-	out_text(o, *t->comm ? t->comm : "?", OUT_NO_SPACE);
+	out_text(o, *t->comm ? t->comm : "?", OUT_NO_SPACE | OUT_NO_SEMICOLON);
+	/* stackcollapse-perf.pl wants two characters at least. */
+	if (strlen(t->comm) < 2)
+		out_char(o, '_');
 	/* The patterns want digits: an unknown pid of -1 is written as 4294967295. */
 	out_printf(o, " %u/%u ", (unsigned)t->pid, (unsigned)t->tid);
 	if (s->cpu != UINT32_MAX)

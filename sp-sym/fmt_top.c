@@ -77,6 +77,8 @@ static struct column_widths layout(const struct term *t, struct func_count **lis
 		w.module = 0;
 		rest = w.place + 2;
 	}
+	if (numbers + rest + 12 > t->width)
+		rest = w.place = 0;
 	w.name = t->width > numbers + rest + 12 ? t->width - numbers - rest : 12;
 	return w;
 }
@@ -85,12 +87,11 @@ static void write_titles(struct out *o, const struct term *t, const struct colum
 {
 	out_printf(o, "\n%s SELF %%  TOTAL %%  %*s  ", term_bold(t), (int)w->count, "SELF");
 	term_fit(o, "FUNCTION", w->name);
-	out_str(o, "  ");
 	if (w->module) {
-		term_fit(o, "MODULE", w->module);
 		out_str(o, "  ");
+		term_fit(o, "MODULE", w->module);
 	}
-	out_printf(o, "FILE:LINE%s\n", term_end(t));
+	out_printf(o, "%s%s\n", w->place ? "  FILE:LINE" : "", term_end(t));
 }
 
 static void write_line(struct out *o, const struct term *t,
@@ -101,7 +102,7 @@ static void write_line(struct out *o, const struct term *t,
 	out_printf(o, "%s%7.2f%s%s%9.2f%s  %*llu  ", term_heat(t, self), self, term_end(t),
 		   term_heat(t, total), total, term_end(t), (int)w->count,
 		   (unsigned long long)c->self);
-	const char *place = place_text(scratch, c);
+	const char *place = w->place ? place_text(scratch, c) : "";
 	bool more = w->module || *place;
 	if (more)
 		term_fit(o, *c->f->name ? c->f->name : "?", w->name);

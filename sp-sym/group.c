@@ -46,10 +46,10 @@ static void make_name(enum view_group how, const struct view_task *t,
 	b->len = 0;
 	switch (how) {
 	case GROUP_PROCESS:
-		sp_buf_printf(b, "%s-%d", process->comm, t->pid);
+		sp_buf_printf(b, "%s-%d", *process->comm ? process->comm : "?", t->pid);
 		break;
 	case GROUP_THREAD:
-		sp_buf_printf(b, "%s-%d/%d", t->comm, t->pid, t->tid);
+		sp_buf_printf(b, "%s-%d/%d", *t->comm ? t->comm : "?", t->pid, t->tid);
 		break;
 	case GROUP_POOL:
 		fold_digits(b, *t->comm ? t->comm : "?");

@@ -44,7 +44,7 @@ void out_text_buf(struct sp_buf *b, const char *s, size_t n, unsigned flags)
 			sp_buf_u8(b, flags & OUT_NO_SPACE ? '_' : ' ');
 		else if (c == ';')
 			sp_buf_u8(b, flags & OUT_NO_SEMICOLON ? ':' : ';');
-		else if (c == 0xfffd)
+		else if (c == 0xfffd || (c & 0xfffe) == 0xfffe) /* readers make XML of it */
 			sp_buf_add(b, "\xef\xbf\xbd", 3);
 		else if (is_control(c))
 			sp_buf_u8(b, '?');

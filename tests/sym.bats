@@ -1,0 +1,309 @@
+#!/usr/bin/env bats
+# sp-sym: each view by value, on a spool of the worst names (make-hostile) and on real ones.
+
+load lib
+
+FORMATS="top tree text raw folded flamegraph json pprof firefox speedscope callgrind stats stats-json"
+
+setup_file() {
+	export HOSTILE=$BATS_FILE_TMPDIR/h.spool
+	"$BATS_TEST_DIRNAME/make-hostile" --maps "$BATS_FILE_TMPDIR" | sp-spool -q -o "$HOSTILE"
+}
+
+setup() {
+	cd "$BATS_TEST_TMPDIR"
+}
+
+views() {
+	python3 "$TOP/tests/views.py" "$@"
+}
+
+# The number of samples in folded text.
+total() {
+	awk '{ n += $NF } END { print n + 0 }'
+}
+
+# sp-sym must end with STATUS; its output is in out, its messages in err.
+sym() { # STATUS OPTION…
+	local wanted=$1 status=0
+	shift
+	sp-sym "$@" >out 2>err || status=$?
+	[ "$status" = "$wanted" ] || fail "exit status $status, wanted $wanted" "$(head -c 2000 err)"
+}
+
+# bats test_tags=smoke
+@test "all formats show the same samples per process, thread and leaf, whatever the names" {
+	views same "$HOSTILE" --perf-maps=any
+}
+
+@test "all formats agree under filters" {
+	views same "$HOSTILE" --perf-maps=none
+	views same "$HOSTILE" --perf-maps=any --user
+	views same "$HOSTILE" --perf-maps=any --kernel
+	views same "$HOSTILE" --perf-maps=any --event=cpu-clock --tid=100,201
+	views same "$HOSTILE" --perf-maps=any --function='*helper*' --time=0.1..0.4
+}
+
+@test "all formats agree on a real program, with inlined functions" {
+	profile p.spool -- "$SP_PROG/templates" 300
+	views same p.spool
+	views same p.spool --no-inline
+}
+
+@test "raw: exact lines, octal escapes, the marker, samples without pid" {
+	sym 0 -f raw "$HOSTILE"
+	equal "$(grep -c '^sample' out)" 601 samples
+	equal "$(head -n 7 out)" "$(printf 'sample 1001000000 100 100 cpu-clock 1000000\n\t7e0000000000 //anon 0\n\nsample 1002000000 100 101 cpu-clock 1000000\n\t7e0000000704 //anon 704\n\t7f0000001010 /lib/dir (deleted) x/lib"c\\134<&>\\012.so.6 2010\n\t7e0000000a04 //anon a04')"
+	# Every kind of frame: i = 2 has kernel frames, i = 3 none of a module, i = 5 stops.
+	equal "$(awk '/^sample 1003000000/ { on = 1 } on && !NF { exit } on' out | sed -n 2,3p)" \
+		"$(printf '\tffffffff81000020 [kernel] ffffffff81000020\n\tffffffff810004ff [kernel] ffffffff810004ff')"
+	holds "$(cat out)" "$(printf '\n\t10 - 10\n')"
+	equal "$(grep -c "^$(printf '\t')\[truncated\]$" out)" 99 "cut stacks"
+	equal "$(tail -n 3 out)" "$(printf 'sample 1600000001 -1 -1 cpu-clock 1000000\n\t7e0000000000 - 7e0000000000')"
+	# In time order.
+	awk '/^sample/ { if ($2 < last) exit 1; last = $2 }' out
+}
+
+@test "folded: thread names, marks, weights and groups" {
+	sym 0 -f folded --perf-maps=any "$HOSTILE"
+	equal "$(total <out)" 601 samples
+	equal "$(cut -d' ' -f1 out | cut -d';' -f1 | LC_ALL=C sort -u | tr '\n' ' ')" \
+		"? [ET_NET_0] a_b:c_12/13 demo tab?nl?x w$(printf '\357\277\275\357\277\275')<&>\"' " comms
+	holds "$(cat out)" "demo;[truncated];"
+	holds "$(cat out)" "_[k] "
+	sym 0 -f folded -w weight -e cpu-clock "$HOSTILE"
+	equal "$(total <out)" 541000000 weight
+	sym 0 -f folded -g process "$HOSTILE"
+	equal "$(cut -d';' -f1 out | LC_ALL=C sort -u | tr '\n' ' ')" "?--1 [ET_NET_0]-200 demo-100 " processes
+	sym 0 -f folded -g none "$HOSTILE"
+	equal "$(total <out)" 601 samples
+	sym 0 -f folded -g pool "$HOSTILE"
+	holds "$(cat out)" "a_b:c_N/N;"
+	# The other way round, each line begins with its leaf.
+	sym 0 -f folded -g none --perf-maps=any "$HOSTILE"
+	sed 's/;.*//; s/ [0-9]*$//' <(sp-sym -f folded -g none --perf-maps=any -r "$HOSTILE") | LC_ALL=C sort -u >leaves.reverse
+	sed 's/ [0-9]*$//; s/.*;//' out | LC_ALL=C sort -u >leaves
+	cmp leaves leaves.reverse
+}
+
+@test "filters take what they say" {
+	count() {
+		sp-sym -f folded --perf-maps=any "$@" "$HOSTILE" 2>/dev/null | total
+	}
+	equal "$(count --pid 200)" 200 pid
+	equal "$(count --pid=100,200)" 600 pids
+	equal "$(count --tid 101 --tid 103)" 200 tids
+	equal "$(count --comm ET_NET)" 100 "part of a name"
+	equal "$(count --comm 'a b;c*')" 100 name
+	equal "$(count --comm '*')" 601 "any name"
+	equal "$(count --event page-faults)" 60 event
+	equal "$(count --time 0..0.0995)" 100 "the first 99.5 ms"
+	equal "$(count --time 500ms..)" 101 "from half a second"
+	equal "$(count --time ..@1700000000.1)" 100 "by the wall clock"
+	equal "$(count --module 'lib"c')" "$(sp-sym -f raw "$HOSTILE" | grep -c 'lib"c')" module
+	equal "$(count --function 'main')" "$(sp-sym -f json --perf-maps=any "$HOSTILE" | python3 -c '
+import json, sys
+p = json.load(sys.stdin)
+main = {i for i, f in enumerate(p["functions"]) if "main" in f["name"]}
+has = [any(l["function"] in main for f in s for l in p["frames"][f]["levels"]) for s in p["stacks"]]
+print(sum(has[s[3]] for s in p["samples"]))')" function
+	equal "$(count --kernel)" 126 kernel
+	equal "$(count -m 100)" 601 "pruned text keeps all samples"
+	equal "$(count -d 2)" 601 "text of two levels keeps all samples"
+}
+
+@test "nothing left by a filter: valid output, and a hint" {
+	for format in $FORMATS; do
+		case $format in stats*) continue ;; esac
+		sym 0 -f "$format" --pid 4711 "$HOSTILE"
+		holds "$(cat err)" "0 samples: the filters leave none of 601"
+	done
+}
+
+@test "no samples at all: every format is valid and says so" {
+	"$TOP/tests/make-hostile" --samples 0 | sp-spool -q -o empty.spool
+	for format in $FORMATS; do
+		sym 0 -f "$format" empty.spool
+		holds "$(cat err)" "0 samples: was the target idle?"
+		case $format in
+		json | pprof | firefox | speedscope | flamegraph | callgrind | text)
+			cp out "out.$format"
+			[ "$format" = pprof ] || equal "$(views valid "$format" "out.$format")" 0 "$format"
+			;;
+		esac
+	done
+	gzip -t out.pprof
+}
+
+@test "a full disk is an error in every format" {
+	for format in $FORMATS; do
+		status=0
+		sp-sym -f "$format" "$HOSTILE" >/dev/full 2>err || status=$?
+		equal $status 1 "$format on standard output"
+		holds "$(cat err)" "cannot write standard output: No space left on device"
+		status=0
+		sp-sym -f "$format" -o /dev/full "$HOSTILE" 2>err || status=$?
+		equal $status 1 "$format -o"
+		holds "$(cat err)" "cannot write /dev/full: No space left on device"
+	done
+}
+
+@test "-o: the whole file under its name, or the old one untouched" {
+	echo old >x
+	sym 1 -f folded -o x no-such.spool
+	equal "$(cat x)" old
+	sym 0 -f folded -o x "$HOSTILE"
+	sp-sym -f folded "$HOSTILE" | cmp - x
+	ln -s x link
+	sym 0 -f raw -o link "$HOSTILE"
+	[ -L link ]
+	equal "$(grep -c '^sample' x)" 601
+	sym 1 -f raw -o nowhere/x "$HOSTILE"
+	holds "$(cat err)" "cannot write nowhere/x: No such file or directory"
+	equal "$(ls -A | tr '\n' ' ')" "err link out x "
+	(umask 027 && sp-sym -f raw -o y "$HOSTILE")
+	equal "$(stat -c %a y)" 640
+}
+
+@test "twice the same, and the same through a pipe" {
+	for format in $FORMATS; do
+		sp-sym -f "$format" --perf-maps=any "$HOSTILE" >1
+		sp-sym -f "$format" --perf-maps=any -j 1 "$HOSTILE" >2
+		cmp 1 2
+		[ "$format" = text ] || [ "$format" = raw ] || [ -s 1 ]
+	done
+	sp-sym -f json --perf-maps=none "$HOSTILE" >1
+	# shellcheck disable=SC2002 # a pipe is what is tested
+	cat "$HOSTILE" | sp-sym -f json --perf-maps=none - >2
+	sp-sym -f json --perf-maps=none <"$HOSTILE" >3
+	cmp 1 2
+	cmp 1 3
+}
+
+@test "a file that is no spool: what to run first, exit 1" {
+	"$TOP/tests/make-hostile" >x.perf
+	sym 1 x.perf
+	holds "$(cat err)" "sp-unwind x.perf | sp-spool -o x.spool"
+	sym 1 "$(command -v sp-sym)"
+	holds "$(cat err)" "sp-sym --exe "
+	: >nothing
+	sym 1 nothing
+	holds "$(cat err)" "the file is empty"
+	sym 1 /no/such/file
+	sym 1 /
+}
+
+@test "a cut spool: what there is, the complaint, exit 3" {
+	head -c "$(($(stat -c %s "$HOSTILE") - 10))" "$HOSTILE" >cut.spool
+	for format in $FORMATS; do
+		sym 3 -f "$format" cut.spool
+		holds "$(cat err)" "sp-sym: cut.spool: "
+	done
+	sym 3 -f stats-json cut.spool
+	python3 -c '
+import json
+stats = json.load(open("out"))
+assert stats["state"] != "whole" and stats["complaint"], stats
+assert all(type(stats[name]) is int for name in ("sample_events", "samples", "lost_events")), stats'
+}
+
+@test "options: what does not exist is refused by name" {
+	sym 2 -f nonsense "$HOSTILE"
+	holds "$(cat err)" "there is no 'nonsense'; there are top, tree, text, raw, folded, flamegraph"
+	sym 2 --reverse -f pprof "$HOSTILE"
+	holds "$(cat err)" "--reverse has no meaning for --format=pprof"
+	sym 2 --function main -f raw "$HOSTILE"
+	sym 2 --pid 1 -f stats "$HOSTILE"
+	sym 2 --kernel --user "$HOSTILE"
+	sym 2 --time 5 "$HOSTILE"
+	sym 2 --pid x "$HOSTILE"
+	sym 2 "$HOSTILE" more.spool
+	# Options may stand behind the file.
+	sym 0 "$HOSTILE" -f folded -g none
+	equal "$(total <out)" 601 samples
+}
+
+@test "--require: exit 1 when too few frames have names" {
+	sym 0 --require=10% "$HOSTILE" --perf-maps=any
+	sym 1 --require 99 "$HOSTILE" --perf-maps=any
+	holds "$(cat err)" "of the frames have names, less than the 99 % required"
+	[ -s out ]
+}
+
+@test "top: fits the width, colours only on a terminal, NO_COLOR" {
+	for width in 40 70 100 200; do
+		sym 0 --width $width -n 0 --perf-maps=any "$HOSTILE"
+		# The first line is prose.
+		sed 1d out | python3 -c '
+import sys, unicodedata
+wide = max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in l.rstrip("\n")) for l in sys.stdin)
+assert wide <= int(sys.argv[1]), wide' $width
+	done
+	grep -q $'\033' out && fail "colours in a pipe"
+	on_tty() {
+		TERM=xterm python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' sp-sym -n 5 "$HOSTILE"
+	}
+	holds "$(on_tty)" $'\033['
+	NO_COLOR=1 on_tty >plain
+	grep -q $'\033' plain && fail "colours in spite of NO_COLOR"
+	equal "$(sed -n 's/ of cpu-clock.*//p' plain | head -n 1)" "601 samples"
+}
+
+@test "top: self and total by value; the tree's root is everything" {
+	profile p.spool -- "$SP_PROG/chain-pie" 300
+	n=$(stat_of p.spool samples)
+	sym 0 p.spool
+	equal "$(head -n 1 out | cut -d' ' -f1)" "$n" samples
+	awk '$4 == "main" { found = ($2 > 95) } END { exit !found }' out
+	# The sum of self is all.
+	equal "$(sp-sym -n 0 p.spool | awk 'NR > 3 { n += $3 } END { print n }')" "$n" self
+	sym 0 -f tree p.spool
+	awk 'NR == 4 { exit !($1 == 100) }' out
+}
+
+@test "binary formats are not written to a terminal" {
+	for format in pprof firefox; do
+		python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' sp-sym -f $format "$HOSTILE" >out && fail "it was"
+		holds "$(cat out)" "cannot write binary data to a terminal: use -o FILE, or a pipe"
+	done
+}
+
+@test "stats: modules without names, with cause and cure" {
+	sym 0 -f stats --perf-maps=none "$HOSTILE"
+	holds "$(cat out)" "601 samples of cpu-clock, page-faults"
+	holds "$(cat out)" "//anon"
+	holds "$(cat out)" "cause: "
+	holds "$(cat out)" "python -X perf"
+	holds "$(cat out)" "truncated_frame_markers"
+}
+
+@test "pprof: the main binary is the first mapping, with its build-id" {
+	profile p.spool -- "$SP_PROG/chain-pie" 200
+	sym 0 -f pprof -o p.pb.gz p.spool
+	id=$(readelf -nW "$SP_PROG/chain-pie" | sed -n 's/.*Build ID: //p')
+	PYTHONPATH=$TOP/tests PYTHONDONTWRITEBYTECODE=1 python3 - "$id" <<-'X'
+		import sys, views
+		p = views.Pprof(open("p.pb.gz", "rb").read())
+		first = p.mappings[1]
+		assert p.strings[first[5]].endswith("/chain-pie"), p.strings[first[5]]
+		assert p.strings[first[6]] == sys.argv[1], p.strings[first[6]]
+		assert first[7] == first[8] == first[9] == 1, first
+		assert p.period_type == ("cpu", "nanoseconds") and p.types[1] == p.period_type
+		assert all(l["thread"] == "chain-pie" and l["pid"] == l["tid"] for _, _, l in p.samples)
+	X
+}
+
+@test "--help, the man page and the completion know the same options" {
+	sp-sym --help | grep -o -e '--[a-z][a-z-]*' | LC_ALL=C sort -u >options
+	sed 's/\\-/-/g' "$TOP/sp-sym/sp-sym.1" >man
+	while read -r option; do
+		case $option in --stats) continue ;; esac
+		grep -q -e "$option" man || fail "the man page lacks $option"
+		grep -q -e "$option" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $option"
+	done <options
+	for format in $FORMATS; do
+		holds "$(sp-sym --help)" "$format"
+		grep -qx ".B $format" man || fail "the man page lacks $format"
+		grep -q "[ \"]$format[ \"]" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $format"
+	done
+}

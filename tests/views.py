@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""The views of a spool, read as their readers read them and compared by value.
+
+  views.py same SPOOL [OPTION…]
+      All formats show the same samples: per process, thread and leaf function the numbers are those
+      of the folded text (callgrind has no threads: per leaf function). Options go to sp-sym.
+
+  views.py valid FORMAT FILE
+      The file is what its readers need; what they accept in silence although it is wrong is
+      looked at too: indexes, orders, references, sums.
+"""
+import collections
+import gzip
+import json
+import re
+import struct
+import subprocess
+import sys
+import xml.dom.minidom
+
+TIMES = {"nanoseconds", "microseconds", "milliseconds", "seconds", "bytes", "none"}
+
+
+def clean(name):
+    """A name as line-based formats write it, and as we compare it."""
+    def one(c):
+        n = ord(c)
+        bad = n < 0x20 or 0x7f <= n < 0xa0 or n in range(0x2028, 0x202f) or n in range(0x2066, 0x206a)
+        return "?" if bad else {";": ":", "\ufffe": "\ufffd", "\uffff": "\ufffd"}.get(c, c)
+    name = "".join(one(c) for c in name).replace("->", "- >")
+    return name[2:] if name.startswith("::(") else name
+
+
+def need(condition, text):
+    if not condition:
+        sys.exit("views.py: " + text)
+
+
+class Pprof:
+    """profile.proto, from its wire format."""
+
+    def __init__(self, data):
+        self.strings, self.functions, self.locations, self.mappings = [], {}, {}, {}
+        self.types, self.samples, self.numbers, self.period_type = [], [], {}, None
+        raw = collections.defaultdict(list)
+        for field, value in self.fields(gzip.decompress(data)):
+            raw[field].append(value)
+        self.strings = [s.decode("utf-8") for s in raw[6]]
+        for f in raw[5]:
+            m = self.message(f)
+            need(m[1][0] not in self.functions, "a function id twice")
+            self.functions[m[1][0]] = self.strings[m[2][0]]
+        for f in raw[3]:
+            m = self.message(f)
+            need(m[1][0] not in self.mappings, "a mapping id twice")
+            self.mappings[m[1][0]] = {k: v[0] for k, v in m.items()}
+        for f in raw[4]:
+            m = self.message(f)
+            need(m[1][0] and m[1][0] not in self.locations, "location id 0, or twice")
+            lines = [self.message(x) for x in m.get(4, [])]
+            self.locations[m[1][0]] = (m.get(2, [0])[0], m.get(3, [0])[0],
+                                       [(x[1][0], x.get(2, [0])[0]) for x in lines])
+        for f in raw[2]:
+            m = self.message(f)
+            labels = {}
+            for x in m.get(3, []):
+                label = self.message(x)
+                labels[self.strings[label[1][0]]] = (self.strings[label[2][0]] if 2 in label
+                                                    else self.signed(label.get(3, [0])[0]))
+            self.samples.append((self.packed(m[1][0]), self.packed(m[2][0]), labels))
+        self.types = [self.value_type(f) for f in raw[1]]
+        self.period_type = self.value_type(raw[11][0]) if raw[11] else None
+        self.numbers = {n: raw[n][0] for n in (9, 10, 12, 14) if raw[n]}
+
+    def value_type(self, f):
+        m = self.message(f)
+        return self.strings[m[1][0]], self.strings[m[2][0]]
+
+    @staticmethod
+    def signed(n):
+        return n - (1 << 64) if n >> 63 else n
+
+    @staticmethod
+    def varint(data, at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7f) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                return value, at
+
+    def fields(self, data):
+        at = 0
+        while at < len(data):
+            key, at = self.varint(data, at)
+            if key & 7 == 0:
+                value, at = self.varint(data, at)
+            else:
+                need(key & 7 == 2, "a wire type of its own")
+                size, at = self.varint(data, at)
+                value, at = data[at:at + size], at + size
+                need(len(value) == size, "a cut message")
+            yield key >> 3, value
+
+    def message(self, data):
+        out = collections.defaultdict(list)
+        for field, value in self.fields(data):
+            out[field].append(value)
+        return out
+
+    def packed(self, data):
+        at, out = 0, []
+        while at < len(data):
+            value, at = self.varint(data, at)
+            out.append(value)
+        return out
+
+    def check(self):
+        need(self.strings and self.strings[0] == "", "string 0 is not empty")
+        need(self.types[0] == ("samples", "count"), "the first type is not samples")
+        need(self.period_type in self.types, "the period type is none of the types")
+        need(self.numbers.get(12, 0) > 0 and self.numbers.get(9, 0) > 0, "no period, or no time")
+        for mapping, _, lines in self.locations.values():
+            need(not mapping or mapping in self.mappings, "a location in no mapping")
+            need(all(f in self.functions for f, _ in lines), "a line in no function")
+        for ids, values, _ in self.samples:
+            need(ids and all(i in self.locations for i in ids), "a sample without a location")
+            need(len(values) == len(self.types), "values and types differ")
+
+    def leaf(self, ids):
+        mapping, address, lines = self.locations[ids[0]]
+        if lines:
+            return self.functions[lines[0][0]]
+        m = self.mappings[mapping]
+        return "[%s+0x%x]" % (self.strings[m[5]].rsplit("/", 1)[-1], address - m.get(2, 0) + m.get(4, 0))
+
+
+def read_folded(data):
+    counts = collections.Counter()
+    for line in data.decode().split("\n")[:-1]:
+        stack, _, n = line.rpartition(" ")
+        frames = stack.split(";")
+        pid, tid = re.search(r"-(-?\d+)/(-?\d+)$", frames[0]).groups()
+        need(len(frames) > 1 and all(frames) and " " not in frames[0], "bad folded line " + line)
+        counts[int(pid), int(tid), re.sub(r"_\[[kij]\]$", "", frames[-1])] += int(n)
+    return counts
+
+
+def read_text(data):
+    counts, key = collections.Counter(), None
+    for line in data.decode().split("\n"):
+        head = re.match(r"^(\S.+?)\s+(\d+)\/*(\d+)*\s+", line)
+        frame = re.match(r"^\s*(\w+)\s*(.+) \((\S*)\)$", line)
+        if not line:
+            key = None
+        elif head and not line[0].isspace():  # stackcollapse-perf.pl's pattern
+            pid, tid = (struct.unpack("<i", struct.pack("<I", int(x)))[0] for x in head.groups()[1:])
+            need(" " not in head[1] and re.search(r":\s*(\d+)\s+(\S+):\s*$", line), "bad line " + line)
+            key = (pid, tid)
+        elif frame and key:
+            counts[key + (clean(re.sub(r"\+0x[0-9a-f]+$", "", frame[2])),)] += 1
+            key = None
+        elif not frame:
+            sys.exit("views.py: bad line of text: %r" % line)
+    return counts
+
+
+def read_json(data, weigh=False):
+    p, counts = json.loads(data), collections.Counter()
+    for _, thread, _, stack, weight, _ in p["samples"]:
+        frames, t = p["stacks"][stack], p["threads"][thread]
+        leaf = p["functions"][p["frames"][frames[0]]["levels"][0]["function"]]["name"] if frames else "[no stack]"
+        counts[t["pid"], t["tid"], clean(leaf or "?")] += weight if weigh else 1
+    lines = [level["line"] for f in p["frames"] for level in f["levels"]]
+    need(all(line is None or 0 < line < 1 << 31 for line in lines), "a line that is none")
+    need([s[0] for s in p["samples"]] == sorted(s[0] for s in p["samples"]), "samples out of order")
+    return counts
+
+
+def read_pprof(data):
+    p, counts = Pprof(data), collections.Counter()
+    p.check()
+    for ids, values, labels in p.samples:
+        counts[labels["pid"], labels["tid"], clean(p.leaf(ids))] += values[0]
+    return counts
+
+
+def read_firefox(data):
+    p, counts = json.loads(gzip.decompress(data)), collections.Counter()
+    need(p["meta"]["preprocessedProfileVersion"] == 48 and p["meta"]["categories"], "no meta")
+    for t in p["threads"]:
+        stacks, frames, funcs, strings = t["stackTable"], t["frameTable"], t["funcTable"], t["stringArray"]
+        for table in (stacks, frames, funcs, t["resourceTable"], t["nativeSymbols"], t["markers"], t["samples"]):
+            columns = [c for c in table.values() if isinstance(c, list)]
+            need(all(len(c) == table["length"] for c in columns), "columns of different lengths")
+        need(all(x is None or x < i for i, x in enumerate(stacks["prefix"])), "a prefix that is no earlier stack")
+        need(all(x < frames["length"] for x in stacks["frame"]), "a stack without a frame")
+        need(all(x < funcs["length"] for x in frames["func"]), "a frame without a function")
+        need(all(x < len(strings) for x in funcs["name"]), "a function without a name")
+        need(all(x < len(p["meta"]["categories"]) for x in frames["category"]), "no such category")
+        need(all(x == -1 or x < t["resourceTable"]["length"] for x in funcs["resource"]), "no such resource")
+        need(all(x < len(p["libs"]) for x in t["resourceTable"]["lib"]), "no such library")
+        need(t["samples"]["time"] == sorted(t["samples"]["time"]), "times go back")
+        for s in t["samples"]["stack"]:
+            leaf = strings[funcs["name"][frames["func"][stacks["frame"][s]]]]
+            counts[int(t["pid"]), t["tid"], clean(leaf)] += 1
+    return counts
+
+
+def read_speedscope(data):
+    p, counts = json.loads(data), collections.Counter()
+    need(p["$schema"] == "https://www.speedscope.app/file-format-schema.json", "no schema")
+    frames = p["shared"]["frames"]
+    for t in p["profiles"]:
+        pid, tid = re.search(r" (-?\d+)/(-?\d+)$", t["name"]).groups()
+        need(t["unit"] in TIMES and len(t["samples"]) == len(t["weights"]), "a bad profile")
+        need(t["endValue"] - t["startValue"] == sum(t["weights"]), "the weights' sum is not the end")
+        for stack, weight in zip(t["samples"], t["weights"]):
+            need(all(0 <= f < len(frames) for f in stack), "no such frame")
+            counts[int(pid), int(tid), clean(frames[stack[-1]]["name"])] += weight
+    return counts
+
+
+def read_flamegraph(data):
+    text = data.decode()
+    need(not re.search(r"(src|href)\s*=|https?://(?!www\.w3\.org/2000/svg)", text), "it loads something")
+    svg = xml.dom.minidom.parseString(text[text.index("<svg"):text.index("</svg>") + 6].encode())
+    p = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+    titles = [t.firstChild.data for t in svg.getElementsByTagName("title")]
+    need(re.match(r"all: %d %s" % (p["total"], p["unit"]), titles[0]), "the picture's root: " + titles[0])
+    counts, path, nodes, thread = collections.Counter(), [], p["nodes"], -1
+    for i in range(0, len(nodes), 3):
+        depth, func, total = nodes[i:i + 3]
+        thread += depth == 1
+        t = p["threads"][thread]
+        key = t["pid"], t["tid"], clean(p["strings"][p["funcs"][func >> 1][0]])
+        del path[depth - 1:]
+        if path:
+            counts[path[-1]] -= total
+        counts[key] += total
+        path.append(key)
+    need(all(n >= 0 for n in counts.values()), "children are more than their parent")
+    need(sum(counts.values()) == p["total"], "the nodes' sum is not the total")
+    return +counts
+
+
+def read_callgrind(data):
+    names, counts, func, call = {}, collections.Counter(), None, False
+    total = None
+    for line in data.decode().split("\n"):
+        name = re.match(r"(fn|cfn|fl|cfi|ob|cob)=\((\d+)\)(?: (.*))?$", line)
+        if name:
+            table = {"fn": "fn", "cfn": "fn", "fl": "fl", "cfi": "fl"}.get(name[1], "ob")
+            if name[3] is not None:
+                need((table, name[2]) not in names, "a name given twice")
+                names[table, name[2]] = name[3]
+            need((table, name[2]) in names, "a name that is not given")
+            func = names["fn", name[2]] if name[1] == "fn" else func
+        elif line.startswith("summary:"):
+            total = int(line.split()[1])
+        elif line.startswith("calls="):
+            call = True
+        elif re.match(r"\d+ \d+ \d+$", line):
+            if not call:
+                counts[clean(func)] += int(line.split()[1])
+            call = False
+        else:
+            need(not line or re.match(r"[a-z]+: |# callgrind format$", line), "bad line " + line)
+    need(sum(counts.values()) == total, "the costs' sum is not the summary")
+    return counts
+
+
+READERS = {"text": read_text, "json": read_json, "pprof": read_pprof, "firefox": read_firefox,
+           "speedscope": read_speedscope, "flamegraph": read_flamegraph, "callgrind": read_callgrind}
+
+
+def run(fmt, args):
+    r = subprocess.run(["sp-sym", "--format=" + fmt, *args], stdout=subprocess.PIPE, check=False)
+    need(r.returncode == 0, "%s: exit status %d" % (fmt, r.returncode))
+    return r.stdout
+
+
+def same(args):
+    folded = read_folded(run("folded", ["--group=thread", *args]))
+    print("folded: %d samples, %d leaves" % (sum(folded.values()), len(folded)))
+    failed = False
+    for fmt, read in READERS.items():
+        counts, wanted = read(run(fmt, args)), collections.Counter()
+        for (pid, tid, leaf), n in folded.items():
+            wanted[clean(leaf) if fmt == "callgrind" else (pid, tid, clean(leaf))] += n
+        # speedscope has the weights where they are times.
+        if fmt == "speedscope" and b'"nanoseconds"' in run(fmt, args):
+            wanted = read_json(run("json", args), weigh=True)
+        for key in wanted.keys() | counts.keys():
+            if wanted[key] != counts[key]:
+                print("%s: %r: %d, wanted %d" % (fmt, key, counts[key], wanted[key]))
+                failed = True
+    raw = sum(line.startswith("sample ") for line in run("raw", args).decode().split("\n")) \
+        if not set(a.split("=")[0] for a in args) & {"--user", "--kernel", "--module", "--function"} else None
+    need(raw in (None, sum(folded.values())), "raw: %s samples" % raw)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["same"]:
+        same(sys.argv[2:])
+    elif sys.argv[1:2] == ["valid"]:
+        with open(sys.argv[3], "rb") as f:
+            print(sum(READERS[sys.argv[2]](f.read()).values()))
+    else:
+        sys.exit(__doc__)
