@@ -4,6 +4,7 @@
  * stack's prefix is always an earlier one, and times do not decrease. */
 #include <stdlib.h>
 
+#include "build_id.h"
 #include "formats.h"
 #include "group.h"
 #include "series.h"
@@ -457,12 +458,12 @@ static void write_meta(struct view *v, struct out *o)
 }
 
 /* A debug id as Breakpad makes it of a build-id: its first 16 bytes as a GUID, and an age of 0. */
-static void write_breakpad(struct out *o, const struct sp_spool_module *m)
+static void write_breakpad(struct out *o, const struct sp_build_id *id)
 {
 	static const uint8_t order[16] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
 	for (size_t i = 0; i < 16; i++)
 		out_printf(o, "%02X",
-			   m->build_id && order[i] < m->build_id_len ? m->build_id[order[i]] : 0);
+			   order[i] < id->len ? id->bytes[order[i]] : 0);
 	out_char(o, '0');
 }
 
@@ -472,6 +473,10 @@ static void write_libs(struct writer *w)
 	out_str(o, ",\n\"libs\":[");
 	for (size_t i = 0; i < w->n_libs; i++) {
 		const struct sp_spool_module *m = sp_spool_module(w->v->spool, w->libs[i]);
+		struct sp_build_id id;
+		char hex[2 * SP_BUILD_ID_MAX + 1] = "";
+		view_build_id(w->v, m, &id);
+		sp_build_id_hex(&id, hex);
 		out_str(o, i ? ",\n{\"name\":" : "\n{\"name\":");
 		out_json(o, view_base(m->path));
 		out_str(o, ",\"path\":");
@@ -481,12 +486,9 @@ static void write_libs(struct writer *w)
 		out_str(o, ",\"debugPath\":");
 		out_json(o, m->path);
 		out_str(o, ",\"breakpadId\":\"");
-		write_breakpad(o, m);
-		out_str(o, "\",\"codeId\":");
-		out_str(o, m->build_id && m->build_id_len ? "\"" : "null");
-		for (size_t j = 0; m->build_id && j < m->build_id_len; j++)
-			out_printf(o, "%02x", m->build_id[j]);
-		out_str(o, m->build_id && m->build_id_len ? "\",\"arch\":null}" : ",\"arch\":null}");
+		write_breakpad(o, &id);
+		out_printf(o, "\",\"codeId\":%s%s%s,\"arch\":null}", id.len ? "\"" : "",
+			   id.len ? hex : "null", id.len ? "\"" : "");
 	}
 	out_char(o, ']');
 }

@@ -22,6 +22,11 @@ static void write_lines(const struct tree *t, const struct view *v, struct out *
 			size_t *ends)
 {
 	ends[0] = 0;
+	if (t->nodes[TREE_ROOT].pruned) { /* --min-percent took whole groups away */
+		out_str(o, "[smaller] ");
+		out_u64(o, t->nodes[TREE_ROOT].pruned);
+		out_char(o, '\n');
+	}
 	for (uint32_t i = tree_next(t, TREE_ROOT); i != TREE_NONE; i = tree_next(t, i)) {
 		const struct tree_node *n = &t->nodes[i];
 		line->buf.len = ends[n->depth - 1];

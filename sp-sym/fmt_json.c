@@ -1,6 +1,7 @@
 /* json: everything in one object, for scripts (sp-sym.1, "json"). Tables first, then the samples in
  * time order. What is not known is null, never 0 or -1. */
 #include "base/stop.h"
+#include "build_id.h"
 #include "formats.h"
 
 static void item(struct out *o, size_t index)
@@ -52,9 +53,16 @@ static void write_events(struct view *v, struct out *o)
 	out_char(o, ']');
 }
 
+/* Build-ids are looked for in the files of the modules that frames are in. */
 static void write_modules(struct view *v, struct out *o)
 {
+	struct sp_buf used = {0};
 	size_t n = sp_spool_n_modules(v->spool);
+	uint8_t *in_use = sp_buf_zero(&used, n + 1);
+	for (size_t i = 0; in_use && i < v->n_frames; i++)
+		if (v->frames[i].f.module != SP_NONE)
+			in_use[v->frames[i].f.module] = 1;
+	char hex[2 * SP_BUILD_ID_MAX + 1];
 	out_str(o, ",\n\"modules\": [");
 	for (size_t i = 0; i < n; i++) {
 		const struct sp_spool_module *m = sp_spool_module(v->spool, (uint32_t)i);
@@ -65,15 +73,12 @@ static void write_modules(struct view *v, struct out *o)
 			      "\"file_offset\": %llu, \"build_id\": ",
 			   m->pid, (unsigned long long)m->start, (unsigned long long)m->end,
 			   (unsigned long long)m->file_offset);
-		if (!m->build_id || !m->build_id_len)
-			out_str(o, "null");
-		else
-			out_char(o, '"');
-		for (size_t j = 0; m->build_id && j < m->build_id_len; j++)
-			out_printf(o, "%02x", m->build_id[j]);
-		out_str(o, m->build_id && m->build_id_len ? "\"}" : "}");
+		bool has_id = in_use && in_use[i] && *view_build_id_hex(v, m, hex);
+		out_printf(o, "%s%s%s}", has_id ? "\"" : "", has_id ? hex : "null", has_id ? "\"" : "");
 	}
 	out_char(o, ']');
+	o->buf.failed |= used.failed;
+	sp_buf_deinit(&used);
 }
 
 static void write_functions(struct view *v, struct out *o)

@@ -3,6 +3,7 @@
  * innermost inlined function. */
 #include <stdlib.h>
 
+#include "build_id.h"
 #include "formats.h"
 #include "proto.h"
 
@@ -232,16 +233,12 @@ static void gather_mappings(struct pprof *p)
 
 static void emit_mapping(struct pprof *p, size_t index)
 {
-	static const char digits[] = "0123456789abcdef";
 	const struct mapping *m = &p->mappings[index];
 	const struct sp_spool_module *module =
 		m->module == SP_NONE ? NULL : sp_spool_module(p->v->spool, m->module);
-	char build_id[2 * 255 + 1] = "";
-	for (size_t i = 0; module && module->build_id && i < module->build_id_len; i++) {
-		build_id[2 * i] = digits[module->build_id[i] >> 4];
-		build_id[2 * i + 1] = digits[module->build_id[i] & 15];
-		build_id[2 * i + 2] = 0;
-	}
+	char build_id[2 * SP_BUILD_ID_MAX + 1] = "";
+	if (module)
+		view_build_id_hex(p->v, module, build_id);
 	bool kernel = !module || module->is_kernel;
 	proto_varint(&p->msg, 1, index + 1);
 	proto_varint(&p->msg, 2, module ? module->start : UINT64_C(1) << 63);

@@ -11,7 +11,7 @@ setup_file() {
 }
 
 setup() {
-	cd "$BATS_TEST_TMPDIR"
+	cd "$BATS_TEST_TMPDIR" || return
 }
 
 views() {
@@ -160,24 +160,24 @@ print(sum(has[s[3]] for s in p["samples"]))')" function
 	equal "$(grep -c '^sample' x)" 601
 	sym 1 -f raw -o nowhere/x "$HOSTILE"
 	holds "$(cat err)" "cannot write nowhere/x: No such file or directory"
-	equal "$(ls -A | tr '\n' ' ')" "err link out x "
+	equal "$(find . -type f -o -type l | LC_ALL=C sort | tr '\n' ' ')" "./err ./link ./out ./x "
 	(umask 027 && sp-sym -f raw -o y "$HOSTILE")
 	equal "$(stat -c %a y)" 640
 }
 
 @test "twice the same, and the same through a pipe" {
 	for format in $FORMATS; do
-		sp-sym -f "$format" --perf-maps=any "$HOSTILE" >1
-		sp-sym -f "$format" --perf-maps=any -j 1 "$HOSTILE" >2
-		cmp 1 2
-		[ "$format" = text ] || [ "$format" = raw ] || [ -s 1 ]
+		sp-sym -f "$format" --perf-maps=any "$HOSTILE" >a
+		sp-sym -f "$format" --perf-maps=any -j 1 "$HOSTILE" >b
+		cmp a b
+		[ "$format" = text ] || [ "$format" = raw ] || [ -s a ]
 	done
-	sp-sym -f json --perf-maps=none "$HOSTILE" >1
+	sp-sym -f json --perf-maps=none "$HOSTILE" >a
 	# shellcheck disable=SC2002 # a pipe is what is tested
-	cat "$HOSTILE" | sp-sym -f json --perf-maps=none - >2
-	sp-sym -f json --perf-maps=none <"$HOSTILE" >3
-	cmp 1 2
-	cmp 1 3
+	cat "$HOSTILE" | sp-sym -f json --perf-maps=none - >b
+	sp-sym -f json --perf-maps=none <"$HOSTILE" >c
+	cmp a b
+	cmp a c
 }
 
 @test "a file that is no spool: what to run first, exit 1" {
