@@ -4,7 +4,7 @@
 
 #include "cfi_module.h"
 
-#define LEVELS 3 /* .eh_frame, .debug_frame, the debug file's .debug_frame: the first one wins */
+#define LEVELS (1 + CFI_DEBUGS) /* .eh_frame, then .debug_frame's: the first one wins */
 
 struct dump {
 	FILE *out;
@@ -132,7 +132,7 @@ int uw_dump_cfi(const struct uw_module *m, FILE *out, struct sp_err *err)
 	const struct cfi_debug *debug = uw_module_debug(m);
 	d.level[0].section = &m->eh;
 	d.level[0].index = &eh;
-	for (int i = 0; debug && i < 2; i++) {
+	for (int i = 0; debug && i < CFI_DEBUGS; i++) {
 		d.level[i + 1].section = &debug[i].section;
 		d.level[i + 1].index = &debug[i].index;
 	}

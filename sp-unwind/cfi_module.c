@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "sym/minidebug.h"
+
 static atomic_uint next_id = 1;
 
 static uint64_t section_svma(const struct sp_elf *e, const char *name)
@@ -49,6 +51,38 @@ static int segments_init(struct uw_module *m, struct sp_err *err)
 	return 0;
 }
 
+/* Whether an entry of the table leads to the FDE that it promises. */
+static bool table_proves(const struct cfi_table *t, const struct cfi_section *s)
+{
+	uint64_t begin, at;
+	struct cfi_fde fde;
+	return t->n && cfi_table_find(t, UINT64_MAX, &begin, &at) && at - s->svma < s->size &&
+	       cfi_fde_parse(s, (size_t)(at - s->svma), &fde) && fde.begin == begin;
+}
+
+/* The header's table, and .eh_frame where it points: to the end of the segment, unless there is a
+ * section there. */
+static void table_init(struct uw_module *m, const uint8_t *hdr, size_t size, uint64_t hdr_svma)
+{
+	struct cfi_section *s = &m->eh, other = *s;
+	struct cfi_table *t = &m->table;
+	cfi_table_init(t, s, hdr, size, hdr_svma);
+	if (s->data && t->eh_frame_svma == s->svma)
+		return;
+	if (t->eh_frame_svma) {
+		other.data = sp_elf_at_svma(m->elf, t->eh_frame_svma, &other.size);
+		other.svma = t->eh_frame_svma;
+		other.bounded = false;
+		/* Of a section header and a program header that contradict each other, the one that
+		 * is what a running program goes by, if it holds. */
+		if (other.data && (!s->data || table_proves(t, &other))) {
+			*s = other;
+			return;
+		}
+	}
+	t->n = 0;
+}
+
 /* .eh_frame by its section header, else where .eh_frame_hdr points, to the end of the segment. */
 static void eh_init(struct uw_module *m)
 {
@@ -86,17 +120,8 @@ static void eh_init(struct uw_module *m)
 		}
 		hdr_svma = hdr_named->svma;
 	}
-	if (!hdr)
-		return;
-	cfi_table_init(&m->table, s, hdr, left, hdr_svma);
-	if (!s->data && m->table.eh_frame_svma) {
-		s->data = sp_elf_at_svma(e, m->table.eh_frame_svma, &s->size);
-		s->svma = m->table.eh_frame_svma;
-		s->bounded = false;
-	}
-	/* A header that points elsewhere belongs to something else. */
-	if (!s->data || m->table.eh_frame_svma != s->svma)
-		m->table.n = 0;
+	if (hdr)
+		table_init(m, hdr, left, hdr_svma);
 }
 
 /* A few CIEs serve nearly all FDEs, and linkers put them before their first use. */
@@ -159,11 +184,14 @@ void uw_module_free(struct uw_module *m)
 		free(x);
 	}
 	struct cfi_debug *d = atomic_load(&m->debug_frames);
-	for (int i = 0; d && i < 2; i++) {
+	for (int i = 0; d && i < CFI_DEBUGS; i++) {
 		cfi_index_deinit(&d[i].index);
 		free(d[i].owned);
 	}
 	free(d);
+	if (m->mini_owned)
+		sp_elf_close(&m->mini);
+	free(m->mini_owned);
 	free(m->eh_owned);
 	free((void *)(uintptr_t)m->code.v);
 	pthread_mutex_destroy(&m->lock);
@@ -205,6 +233,22 @@ static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m,
 	(void)cfi_index_build(&d->index, &d->section, &m->code, NULL);
 }
 
+/* The compressed ELF file inside of some: kept only if it has what we want. */
+static void mini_init(struct cfi_debug *d, struct uw_module *m)
+{
+	if (sp_minidebug_open(&m->mini, &m->mini_owned, m->elf, NULL) <= 0)
+		return;
+	debug_frame_init(d, m, &m->mini);
+	if (d->index.n)
+		return;
+	free(d->owned);
+	d->owned = NULL;
+	d->section.data = NULL;
+	sp_elf_close(&m->mini);
+	free(m->mini_owned);
+	m->mini_owned = NULL;
+}
+
 const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 {
 	struct uw_module *m = lazily(cm);
@@ -213,10 +257,11 @@ const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 		return d;
 	pthread_mutex_lock(&m->lock);
 	d = atomic_load(&m->debug_frames);
-	if (!d && (d = calloc(2, sizeof *d))) {
+	if (!d && (d = calloc(CFI_DEBUGS, sizeof *d))) {
 		debug_frame_init(&d[0], m, m->elf);
 		if (m->debug)
 			debug_frame_init(&d[1], m, m->debug);
+		mini_init(&d[2], m);
 		atomic_store_explicit(&m->debug_frames, d, memory_order_release);
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -281,7 +326,7 @@ bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_s
 	if (eh_find(m, svma, fde))
 		return true;
 	const struct cfi_debug *d = uw_module_debug(m);
-	for (int i = 0; d && i < 2; i++) {
+	for (int i = 0; d && i < CFI_DEBUGS; i++) {
 		*section = &d[i].section;
 		if (index_fde(&d[i].index, &d[i].section, svma, fde))
 			return true;

@@ -16,6 +16,9 @@ struct cfi_debug {
 	struct cfi_index index;
 };
 
+/* Of the file, of its debug file, of its .gnu_debugdata (Android puts one there). */
+#define CFI_DEBUGS 3
+
 struct uw_module {
 	struct sp_elf *elf, *debug; /* owned; debug may be NULL */
 	uint32_t id;
@@ -34,7 +37,9 @@ struct uw_module {
 	pthread_mutex_t lock;
 	_Atomic(struct cfi_index *) eh_index; /* instead of a table that can't be trusted */
 	atomic_bool table_checked;            /* a gap was met, and the table found whole */
-	_Atomic(struct cfi_debug *) debug_frames; /* [2]: of elf, of debug */
+	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
+	struct sp_elf mini; /* of .gnu_debugdata, when it has a .debug_frame */
+	void *mini_owned;
 };
 
 /* The FDE in force at an address and the section that holds it. False: none. */
@@ -45,7 +50,7 @@ bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_s
 bool uw_module_in_entry(const struct uw_module *m, uint64_t svma);
 /* Bytes of a read-only segment, or NULL: n at the address. */
 const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n);
-/* Both .debug_frame's, indexed, or NULL when memory ends. */
+/* The .debug_frame's, CFI_DEBUGS of them, indexed; or NULL when memory ends. */
 const struct cfi_debug *uw_module_debug(const struct uw_module *m);
 
 #endif

@@ -129,8 +129,12 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 			       : exhausted(k);
 	/* A caller's frame lies above its callee's. Not so for what was interrupted (longjmp and
 	 * context switches are in the middle of moving sp), nor across a signal's own stack. */
-	if (__builtin_expect(cfa <= k->sp, 0) && !k->exact && !(r.flags & UW_RULE_SIGNAL))
-		return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
+	if (__builtin_expect(cfa <= k->sp, 0)) {
+		if (cfa < (r.kind == UW_RULE_FP ? k->fp : k->sp) && r.kind != UW_RULE_FP_DEREF)
+			return UW_OVERFLOW; /* the offset is positive */
+		if (!k->exact && !(r.flags & UW_RULE_SIGNAL))
+			return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
+	}
 	if (r.ra_slot == UW_SLOT_KEEP) {
 		if (!k->exact) /* it called somebody, so its link register is overwritten */
 			return UW_BAD_CFA;

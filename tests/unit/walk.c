@@ -1,0 +1,504 @@
+/* The walk on stacks made by hand: every kind of rule, every stop, guesses without CFI, AArch64.
+ *
+ * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/rule.c
+ * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
+#include "tap.h"
+
+#include "image.h"
+
+#define BIAS 0x555500000000u
+#define SP 0x7ffe00001000u
+#define WORDS 512
+
+/* The functions of the x86-64 image. */
+enum {
+	LEAF = 0x1000,    /* CFA = rsp + 8 */
+	PUSHED = 0x1100,  /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
+	FRAMED = 0x1200,  /* CFA = rbp + 16, rbp at CFA - 16 */
+	ROOT = 0x1300,    /* return address undefined */
+	ODD = 0x1400,     /* CFA = rsp + 20 */
+	BY_RBX = 0x1500,  /* CFA = rbx + 16 */
+	PLT = 0x1600,     /* the PLT's expression */
+	DRAP = 0x1700,    /* CFA = *(rbp - 8), rbp at *rbp */
+	SIGNAL = 0x1800,  /* a signal frame: all by expressions over rsp */
+	VFORK = 0x1900,   /* return address in rdi */
+	LOOPING = 0x1a00, /* CFA = rsp + 0 */
+	BACK = 0x1b00,    /* CFA = rbp + 16, and no saved rbp */
+	ENDLESS = 0x1c00, /* an expression that never ends */
+	SAVES_RBX = 0x1d00, /* CFA = rsp + 16, rbx at CFA - 16 */
+	BROKEN = 0x1e00,  /* a program that nobody understands */
+	HUGE = 0x1f00,    /* CFA = rsp + 1 MiB */
+	NO_CFI = 0x2000,  /* up to 0x2fff */
+};
+
+static struct image image;
+static struct uw_module *module;
+static struct uw_walker *walker;
+static struct uw_stack out;
+static uint64_t stack[WORDS];
+static uint64_t regs[24];
+static struct uw_map maps[2];
+static struct uw_space space = {.maps = maps, .n = 1};
+static struct uw_sample sample;
+
+#define MAPPED(svma) (BIAS + (uint64_t)(svma))
+/* A return address into a function. */
+#define RA(function) MAPPED((function) + 0x20)
+
+enum { AX, BX, CX, DX, SI, DI, BP, SPI, IP, R8 = 9 };
+
+static void x86_image(void)
+{
+	image_new(&image, EM_X86_64);
+	struct image *m = &image;
+	IMAGE_FDE(m, false, LEAF, 0x100, 0);
+	IMAGE_FDE(m, false, PUSHED, 0x100, 0x0e, 16, 0x86, 2);
+	IMAGE_FDE(m, false, FRAMED, 0x100, 0x0c, 6, 16, 0x86, 2);
+	IMAGE_FDE(m, false, ROOT, 0x100, 0x07, 16);
+	IMAGE_FDE(m, false, ODD, 0x100, 0x0e, 20);
+	IMAGE_FDE(m, false, BY_RBX, 0x100, 0x0c, 3, 16);
+	IMAGE_FDE(m, false, PLT, 0x100, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
+		  0x24, 0x22);
+	IMAGE_FDE(m, false, DRAP, 0x100, 0x0f, 3, 0x76, 0x78, 0x06, 0x10, 6, 2, 0x76, 0);
+	/* CFA = *(rsp + 16), pc at rsp + 0, rbp at rsp + 8 */
+	IMAGE_FDE(m, true, SIGNAL, 0x100, 0x0f, 3, 0x77, 16, 0x06, 0x10, 16, 2, 0x77, 0, 0x10, 6, 2,
+		  0x77, 8);
+	IMAGE_FDE(m, false, VFORK, 0x100, 0x0e, 0, 0x09, 16, 5);
+	IMAGE_FDE(m, false, LOOPING, 0x100, 0x0e, 0, 0x11, 16, 0x78);
+	IMAGE_FDE(m, false, BACK, 0x100, 0x0c, 6, 16);
+	IMAGE_FDE(m, false, ENDLESS, 0x100, 0x0f, 4, 0x31, 0x2f, 0xfd, 0xff);
+	IMAGE_FDE(m, false, SAVES_RBX, 0x100, 0x0e, 16, 0x83, 2);
+	IMAGE_FDE(m, false, BROKEN, 0x100, 0x3e);
+	IMAGE_FDE(m, false, HUGE, 0x100, 0x0e, 0x80, 0x80, 0x40);
+	image_finish(m);
+	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
+	image.data[NO_CFI + 0x1b] = 0xe8;
+	const int32_t rel = 0x100 - 0x20;
+	memcpy(image.data + NO_CFI + 0x1c, &rel, 4);
+	image.data[NO_CFI + 0x11e] = 0xff; /* call *%rax before 0x120 */
+	image.data[NO_CFI + 0x11f] = 0xd0;
+	image.data[NO_CFI + 0x210] = 0x90; /* not blank, no call */
+	const uint8_t restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	memcpy(image.data + NO_CFI + 0x300, restorer, sizeof restorer);
+}
+
+/* A fresh stack and registers: pc in a function. */
+static void at(uint64_t svma)
+{
+	memset(stack, 0, sizeof stack);
+	memset(regs, 0, sizeof regs);
+	maps[0] = (struct uw_map){MAPPED(0), MAPPED(IMAGE_SIZE), BIAS, module, 0, 7};
+	space = (struct uw_space){.maps = maps, .n = 1};
+	regs[SPI] = SP;
+	regs[IP] = MAPPED(svma);
+	sample = (struct uw_sample){
+		.machine = EM_X86_64,
+		.regs_mask = 0xff01ff,
+		.regs = (const uint8_t *)regs,
+		.regs_abi = 2,
+		.stack = (const uint8_t *)stack,
+		.stack_bytes = sizeof stack,
+		.space = &space,
+	};
+}
+
+#define ADDR(word) (SP + 8 * (uint64_t)(word))
+
+static void walk(void)
+{
+	memset(&out, 0xee, sizeof out);
+	uw_walk(walker, &sample, &out);
+}
+
+static void print(void)
+{
+	printf("# %u frames, stop %d:", out.n, (int)out.stop);
+	for (uint32_t i = 0; i < out.n && i < 8; i++)
+		printf(" %llx", (unsigned long long)(out.addrs[i] - BIAS));
+	puts("");
+}
+
+/* The walk's looked-up addresses less the bias, and how it stopped. */
+static void expect(const char *name, enum uw_stop stop, const uint64_t *want, uint32_t n)
+{
+	walk();
+	bool same = out.n == n && out.stop == stop;
+	for (uint32_t i = 0; i < n && same; i++)
+		same = out.addrs[i] - BIAS == want[i];
+	if (!tap_ok(same, name))
+		print();
+}
+#define EXPECT(name, stop, ...)                                                                    \
+	expect(name, stop, (const uint64_t[]){__VA_ARGS__},                                        \
+	       sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
+
+#define SITE(function) ((function) + 0x1f) /* of RA(function) */
+
+static void test_rules(void)
+{
+	at(LEAF);
+	stack[0] = RA(PUSHED);
+	stack[1] = ADDR(6); /* rbp of FRAMED */
+	stack[2] = RA(FRAMED);
+	stack[6] = 0;
+	stack[7] = RA(ROOT);
+	EXPECT("sp rules, a frame pointer that was saved, the root", UW_END, LEAF, SITE(PUSHED),
+	       SITE(FRAMED), SITE(ROOT));
+	tap_ok(out.return_addrs[0] == MAPPED(LEAF) && out.return_addrs[1] == RA(PUSHED),
+	       "return addresses are given as they were found");
+	tap_ok(out.stop_map && out.stop_map->tag == 7, "the map where it ended is told");
+
+	at(ODD + 0x20);
+	memcpy((uint8_t *)stack + 12, &(uint64_t){RA(ROOT)}, 8);
+	EXPECT("an odd CFA offset is exact", UW_END, ODD + 0x20, SITE(ROOT));
+
+	at(PLT + 0x0a);
+	stack[0] = RA(ROOT);
+	EXPECT("a PLT entry before its push", UW_END, PLT + 0x0a, SITE(ROOT));
+	at(PLT + 0x0b);
+	stack[1] = RA(ROOT);
+	EXPECT("a PLT entry behind its push", UW_END, PLT + 0x0b, SITE(ROOT));
+
+	at(LEAF);
+	stack[0] = RA(SAVES_RBX);
+	stack[1] = ADDR(8); /* rbx */
+	stack[2] = RA(BY_RBX);
+	stack[9] = RA(ROOT);
+	regs[BX] = 1;
+	EXPECT("a CFA from a callee-saved register that a callee saved", UW_END, LEAF,
+	       SITE(SAVES_RBX), SITE(BY_RBX), SITE(ROOT));
+
+	at(DRAP);
+	regs[BP] = ADDR(4);
+	stack[3] = ADDR(10); /* *(rbp - 8): the CFA */
+	stack[4] = ADDR(20); /* *rbp: the caller's rbp */
+	stack[9] = RA(FRAMED);
+	stack[21] = RA(ROOT);
+	EXPECT("a realigned stack", UW_END, DRAP, SITE(FRAMED), SITE(ROOT));
+
+	at(VFORK);
+	regs[DI] = RA(ROOT);
+	EXPECT("a return address in a register", UW_END, VFORK, SITE(ROOT));
+
+	at(PUSHED + 4);
+	regs[BP] = ADDR(6);
+	sample.stack_bytes = 8 * 100;
+	/* In an epilogue: the row says rbp at CFA - 16, which is below sp. */
+	IMAGE_FDE(&image, false, 0x3000, 0, 0);
+	stack[1] = RA(ROOT);
+	EXPECT("a frame of 16 bytes", UW_END, PUSHED + 4, SITE(ROOT));
+}
+
+static void test_signals(void)
+{
+	at(LEAF);
+	stack[0] = RA(SIGNAL);
+	stack[1] = MAPPED(LEAF); /* interrupted at its first instruction */
+	stack[2] = 0;            /* its rbp */
+	stack[3] = ADDR(30);     /* its sp */
+	stack[30] = RA(ROOT);
+	EXPECT("below a signal frame the pc is exact, a first instruction too", UW_END, LEAF,
+	       SITE(SIGNAL), LEAF, SITE(ROOT));
+
+	at(LEAF);
+	stack[0] = RA(SIGNAL);
+	stack[1] = MAPPED(PUSHED);
+	stack[3] = SP - 0x10000; /* a signal stack above: the interrupted one was not copied */
+	EXPECT("an interrupted stack that was not copied", UW_STACK_EXHAUSTED, LEAF, SITE(SIGNAL),
+	       PUSHED);
+
+	at(LEAF);
+	stack[0] = MAPPED(NO_CFI + 0x300);
+	uint64_t *uc = &stack[1];
+	uc[5 + 10] = ADDR(60);       /* rbp */
+	uc[5 + 11] = ADDR(50);       /* rbx */
+	uc[5 + 15] = ADDR(48);       /* rsp */
+	uc[5 + 16] = MAPPED(BY_RBX); /* rip */
+	stack[51] = RA(FRAMED);
+	stack[61] = RA(ROOT);
+	EXPECT("a trampoline without CFI, known by its bytes, gives all registers", UW_END, LEAF,
+	       NO_CFI + 0x2ff, BY_RBX, SITE(FRAMED), SITE(ROOT));
+}
+
+static void test_stops(void)
+{
+	at(LEAF);
+	sample.regs = NULL;
+	walk();
+	tap_ok(out.n == 0 && out.stop == UW_NO_REGS, "no registers");
+	at(LEAF);
+	sample.regs_abi = 1;
+	EXPECT("a 32-bit task: one frame", UW_NO_REGS, LEAF);
+	at(LEAF);
+	sample.regs_mask = 1u << 8; /* ip only */
+	regs[0] = MAPPED(LEAF);
+	EXPECT("no sp: one frame", UW_BAD_REGS, LEAF);
+	at(LEAF);
+	sample.stack_bytes = 0;
+	EXPECT("no stack bytes", UW_NO_STACK, LEAF);
+	at(ROOT);
+	sample.stack_bytes = 0;
+	EXPECT("a root needs no stack bytes", UW_END, ROOT);
+	at(LEAF);
+	stack[0] = RA(PUSHED);
+	sample.stack_bytes = 16;
+	EXPECT("the copy ends", UW_STACK_EXHAUSTED, LEAF, SITE(PUSHED));
+	at(HUGE);
+	EXPECT("a frame larger than the copy", UW_STACK_EXHAUSTED, HUGE);
+	at(LEAF);
+	stack[0] = 0x1234;
+	EXPECT("a return address in no module is none", UW_NO_MODULE, LEAF);
+	at(LEAF);
+	EXPECT("a return address of 0 is an end", UW_END, LEAF);
+	at(LEAF);
+	stack[0] = RA(LOOPING);
+	EXPECT("a frame that does not advance", UW_LOOP, LEAF, SITE(LOOPING));
+	at(LEAF);
+	stack[0] = RA(BACK);
+	regs[BP] = SP - 4096;
+	EXPECT("a CFA below sp", UW_BACKWARDS, LEAF, SITE(BACK));
+	at(LEAF);
+	stack[0] = RA(ENDLESS);
+	EXPECT("an endless expression", UW_BAD_CFA, LEAF, SITE(ENDLESS));
+	at(LEAF);
+	stack[0] = RA(BROKEN);
+	EXPECT("a program that can't be understood", UW_BAD_CFA, LEAF, SITE(BROKEN));
+	at(LEAF);
+	for (int i = 0; i < WORDS; i++)
+		stack[i] = RA(LEAF);
+	walk();
+	tap_ok(out.n == WORDS + 1 && out.stop == UW_STACK_EXHAUSTED, "recursion up to the copy's end");
+	static uint64_t deep[UW_MAX_FRAMES + 10];
+	for (int i = 0; i < UW_MAX_FRAMES + 10; i++)
+		deep[i] = RA(LEAF);
+	sample.stack = (const uint8_t *)deep;
+	sample.stack_bytes = sizeof deep;
+	walk();
+	tap_ok(out.n == UW_MAX_FRAMES && out.stop == UW_DEPTH, "the depth limit");
+	at(LEAF);
+	regs[SPI] = UINT64_MAX - 7;
+	stack[0] = RA(LEAF);
+	EXPECT("sp at the end of the address space", UW_OVERFLOW, LEAF);
+	at(LEAF);
+	sample.space = NULL;
+	walk();
+	tap_ok(out.n == 1 && out.stop == UW_NO_MODULE, "no maps at all: the leaf");
+}
+
+static void test_guesses(void)
+{
+	at(NO_CFI + 0x108);
+	stack[0] = MAPPED(NO_CFI + 0x20); /* a direct call to NO_CFI + 0x100 stands before */
+	regs[BP] = ADDR(4);
+	stack[5] = RA(ROOT);
+	EXPECT("a leaf without CFI: the return address at sp, then the frame pointer", UW_END,
+	       NO_CFI + 0x108, NO_CFI + 0x1f, SITE(ROOT));
+
+	at(NO_CFI + 0x108);
+	stack[0] = MAPPED(NO_CFI + 0x220); /* in code, but no call before it */
+	regs[BP] = ADDR(4);
+	stack[5] = MAPPED(NO_CFI + 0x20);
+	EXPECT("what no call precedes is no return address", UW_END, NO_CFI + 0x108, NO_CFI + 0x1f);
+
+	at(NO_CFI + 0x108);
+	stack[0] = MAPPED(NO_CFI + 0x120); /* left from an earlier, indirect call */
+	regs[BP] = ADDR(4);
+	stack[4] = 0;
+	stack[5] = MAPPED(NO_CFI + 0x20);
+	EXPECT("a direct call to the function itself is the better evidence", UW_END, NO_CFI + 0x108,
+	       NO_CFI + 0x1f);
+
+	at(NO_CFI + 0x101);
+	regs[BP] = 77;
+	stack[0] = 77;
+	stack[1] = MAPPED(NO_CFI + 0x20);
+	walk();
+	tap_ok(out.n == 2 && out.addrs[1] == MAPPED(NO_CFI + 0x1f), "behind push %rbp");
+
+	at(NO_CFI + 0x108);
+	regs[BP] = 5;
+	EXPECT("neither: no CFI", UW_NO_CFI, NO_CFI + 0x108);
+	at(NO_CFI + 0x108);
+	regs[BP] = ADDR(WORDS + 10);
+	stack[0] = MAPPED(NO_CFI + 0x20);
+	EXPECT("a frame pointer behind the copy", UW_STACK_EXHAUSTED, NO_CFI + 0x108, NO_CFI + 0x1f);
+
+	/* JIT code: an anonymous map. */
+	at(LEAF);
+	maps[1] = (struct uw_map){MAPPED(0x10000), MAPPED(0x20000), 0, NULL, UW_MAP_ANON, 9};
+	space.n = 2;
+	stack[0] = MAPPED(0x10050);
+	regs[BP] = ADDR(8);
+	stack[8] = ADDR(12);
+	stack[9] = MAPPED(0x10070);
+	stack[13] = RA(ROOT);
+	EXPECT("JIT frames by the frame pointer", UW_END, LEAF, 0x1004f, 0x1006f, SITE(ROOT));
+
+	/* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file. */
+	space.has_python = true;
+	stack[0] = MAPPED(0x10050);
+	stack[2] = MAPPED(NO_CFI + 0x120);
+	regs[BP] = 3;
+	walk();
+	tap_ok(out.n == 3 && out.addrs[1] == MAPPED(0x1004f) && out.addrs[2] == MAPPED(NO_CFI + 0x11f),
+	       "a CPython trampoline has sixteen bytes");
+}
+
+static void test_headers(void)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+		uint8_t byte;
+	} patches[] = {
+		{"an unknown header version", IMAGE_HDR, 9},
+		{"an indirect table", IMAGE_HDR + 3, 0xbb},
+		{"a table encoding that can't be searched", IMAGE_HDR + 3, 0x1b},
+		{"a count beyond the file", IMAGE_HDR + 10, 0xff},
+		{"a count that is too small", IMAGE_HDR + 8, 3},
+		{"an entry out of order", IMAGE_HDR + 12 + 8 * 7 + 1, 0x00},
+		{"an FDE pointer to nowhere", IMAGE_HDR + 12 + 8 * 13 + 6, 0x55},
+	};
+	for (size_t i = 0; i < sizeof patches / sizeof *patches; i++) {
+		uint8_t *p = image.data + patches[i].at, old = *p;
+		*p = patches[i].byte;
+		struct uw_module *good = module;
+		module = image_module(&image);
+		at(LEAF);
+		stack[0] = RA(SAVES_RBX);
+		stack[2] = RA(DRAP);
+		regs[BP] = ADDR(4);
+		stack[3] = ADDR(10);
+		stack[9] = RA(ROOT);
+		/* The header tells where .eh_frame is: without it nothing is found here. */
+		walk();
+		bool needs_hdr = i == 0;
+		bool whole = out.n == 4 && out.stop == UW_END;
+		if (!tap_ok(needs_hdr ? out.n >= 1 : whole, patches[i].name))
+			print();
+		uw_module_free(module);
+		module = good;
+		*p = old;
+	}
+}
+
+static void test_counters(void)
+{
+	const struct sp_counters *c = uw_walker_counters(walker);
+	uint64_t misses = c->v[SP_C_rule_misses], hits = c->v[SP_C_rule_hits],
+		 fp = c->v[SP_C_frame_pointer_frames], frames = c->v[SP_C_frames];
+	at(LEAF);
+	stack[0] = RA(LEAF);
+	stack[1] = RA(ROOT);
+	walk();
+	tap_ok(c->v[SP_C_rule_misses] - misses <= 3 && c->v[SP_C_frames] - frames == 3,
+	       "frames and rule misses are counted");
+	misses = c->v[SP_C_rule_misses];
+	walk();
+	tap_ok(c->v[SP_C_rule_misses] == misses && c->v[SP_C_rule_hits] >= hits + 3,
+	       "the second walk finds all rules");
+	at(NO_CFI + 0x108);
+	regs[BP] = ADDR(4);
+	stack[5] = RA(ROOT);
+	walk();
+	tap_eq(c->v[SP_C_frame_pointer_frames] - fp, 1, "frame-pointer frames are counted");
+}
+
+/* --- AArch64 --- */
+
+enum {
+	A_LEAF = 0x1000,   /* CFA = sp, return address live */
+	A_FRAME = 0x1100,  /* CFA = sp + 16, x29 at CFA - 16, x30 at CFA - 8 */
+	A_ROOT = 0x1200,   /* x30 undefined */
+	A_SIGNED = 0x1300, /* as A_FRAME, the return address signed */
+	A_RETURN = 0x2000, /* mov x8,#139; svc #0 */
+	A_NO_CFI = 0x2100,
+};
+
+static void arm_at(uint64_t svma)
+{
+	at(svma);
+	sample.machine = EM_AARCH64;
+	sample.regs_mask = (UINT64_C(1) << 33) - 1;
+	memset(regs, 0, sizeof regs);
+}
+
+static void test_arm(void)
+{
+	static uint64_t r[33];
+	struct image arm;
+	struct uw_module *x86 = module;
+	image_new(&arm, EM_AARCH64);
+	IMAGE_FDE(&arm, false, A_LEAF, 0x100, 0);
+	IMAGE_FDE(&arm, false, A_FRAME, 0x100, 0x0e, 16, 0x9d, 2, 0x9e, 1);
+	IMAGE_FDE(&arm, false, A_ROOT, 0x100, 0x07, 30);
+	IMAGE_FDE(&arm, false, A_SIGNED, 0x100, 0x2d, 0x0e, 16, 0x9d, 2, 0x9e, 1);
+	image_finish(&arm);
+	const uint32_t code[] = {0xd2801168, 0xd4000001};
+	memcpy(arm.data + A_RETURN, code, sizeof code);
+	const uint32_t bl = 0x94000000 | (A_NO_CFI - (A_NO_CFI + 0x3c)) / 4 % 0x4000000;
+	memcpy(arm.data + A_NO_CFI + 0x3c, &bl, 4);
+	module = image_module(&arm);
+	arm_at(A_LEAF);
+	sample.regs = (const uint8_t *)r;
+	r[32] = MAPPED(A_LEAF);
+	r[31] = SP;
+	r[30] = MAPPED(A_FRAME + 0x20);
+	r[29] = ADDR(8);
+	stack[0] = ADDR(8);
+	/* Signed: bits above 47 hold a signature. */
+	stack[1] = MAPPED(A_SIGNED + 0x20) | UINT64_C(0x2b) << 48;
+	stack[2] = ADDR(20);
+	stack[3] = MAPPED(A_ROOT + 0x20) | UINT64_C(0x7f) << 48;
+	EXPECT("the link register, frames, signed return addresses, the root", UW_END, A_LEAF,
+	       SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
+	stack[1] = MAPPED(A_LEAF + 0x20);
+	EXPECT("a link register that was overwritten is no return address", UW_LOOP, A_LEAF,
+	       SITE(A_FRAME), SITE(A_LEAF));
+
+	/* A signal in the middle: the trampoline's frame holds the registers. */
+	memset(stack, 0, sizeof stack);
+	r[30] = MAPPED(A_RETURN);
+	uint64_t *mc = &stack[(128 + 176 + 8) / 8];
+	mc[29] = ADDR(90);
+	mc[30] = MAPPED(A_FRAME + 0x20);
+	mc[31] = ADDR(80);
+	mc[32] = MAPPED(A_LEAF + 8);
+	stack[80] = ADDR(95);
+	stack[81] = MAPPED(A_ROOT + 0x20);
+	EXPECT("below a signal trampoline the link register is live again", UW_END, A_LEAF,
+	       A_RETURN - 1, A_LEAF + 8, SITE(A_FRAME), SITE(A_ROOT));
+
+	/* No CFI: a leaf without a frame, called by a BL. */
+	memset(stack, 0, sizeof stack);
+	r[32] = MAPPED(A_NO_CFI + 4);
+	r[30] = MAPPED(A_NO_CFI + 0x40);
+	r[29] = ADDR(4);
+	stack[5] = MAPPED(A_ROOT + 0x20);
+	walk();
+	tap_ok(out.n >= 2, "a leaf without CFI has a caller");
+	uw_module_free(module);
+	free(arm.data);
+	module = x86;
+}
+
+int main(void)
+{
+	x86_image();
+	module = image_module(&image);
+	walker = uw_walker_new();
+	if (!tap_ok(module && walker, "a module and a walker"))
+		return tap_done();
+	test_rules();
+	test_signals();
+	test_stops();
+	test_guesses();
+	test_headers();
+	test_counters();
+	test_arm();
+	uw_walker_free(walker);
+	uw_module_free(module);
+	free(image.data);
+	return tap_done();
+}
