@@ -17,7 +17,8 @@ struct un_object {
 
 /* Whether .eh_frame covers next to nothing of the code: then the rules, if any, are in a
  * .debug_frame, which stripped programs have in a separate file. Ordinary code has a byte of
- * .eh_frame for 7 to 20 bytes of text. */
+ * .eh_frame for 7 to 20 bytes of text, and every program the start files' and the PLT's, which are
+ * 136 bytes with gcc 12. */
 static bool lacks_cfi(const struct sp_elf *e)
 {
 	uint64_t code = 0;
@@ -27,7 +28,7 @@ static bool lacks_cfi(const struct sp_elf *e)
 	const struct sp_section *eh = sp_elf_section(e, ".eh_frame");
 	if (sp_elf_section(e, ".debug_frame") || sp_elf_section(e, ".zdebug_frame"))
 		return false;
-	return eh ? eh->size < code / 128 : !sp_elf_segment(e, PT_GNU_EH_FRAME);
+	return eh ? eh->size < code / 128 + 192 : !sp_elf_segment(e, PT_GNU_EH_FRAME);
 }
 
 static struct sp_elf *find_debug(const struct sp_elf *e, const struct sp_debug_dirs *dirs,

@@ -299,3 +299,43 @@ catches() { # PID: SIGTERM (bit 14) has a handler
 	equal "$output" ""
 	holds "$(cat log)" "100.0% complete"
 }
+
+@test "--debug-dir: a stripped program whose rules are in a .debug_frame of its debug file" {
+	gcc -O2 -g -fno-asynchronous-unwind-tables -fno-unwind-tables -fomit-frame-pointer -o prog "$TOP/tests/prog/chain.c"
+	id=$(readelf -n prog | awk '/Build ID/ { print $3 }')
+	mkdir -p debug/.build-id/"${id:0:2}"
+	objcopy --only-keep-debug prog debug/.build-id/"${id:0:2}/${id:2}.debug"
+	strip -s prog
+	record x.data "$PWD/prog" 150
+	sp-unwind x.data 2>log >out
+	holds "$(cat log)" "100.0% no CFI"
+	sp-unwind --debug-dir debug x.data 2>log >out
+	holds "$(cat log)" "100.0% complete"
+}
+
+@test "a deleted program's file travels in the stream and is used after its end" {
+	cp "$SP_PROG/chain-pie" prog
+	"$PWD/prog" 60000 &
+	pid=$!
+	await grep -q prog /proc/$pid/maps
+	rm prog
+	sp-capture -q -p $pid -d 0.3 >stream
+	kill $pid
+	wait $pid || :
+	cp "$SP_PROG/threads" prog # another one in its place
+	sp-unwind stream 2>log >out
+	holds "$(cat log)" "100.0% complete"
+	run grep "not used" log
+	equal "$output" ""
+}
+
+@test "a process that maps and unmaps all the time does not grow sp-unwind" {
+	record x.data "$SP_PROG/uw_life" churn 400
+	[ "$(perf script --show-mmap-events -i x.data 2>>perf.log | grep -c libplugin)" -gt 1000 ]
+	# Through a pipe, so that no mapped input counts.
+	cat x.data | python3 -c '
+import resource, subprocess
+subprocess.run(["sp-unwind", "-q", "-j2"], check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=open("rss", "w"))' >out
+	[ "$(cat rss)" -lt 65536 ] || fail "$(cat rss) KB"
+}

@@ -1,5 +1,8 @@
-/* Lives of processes, one per word: uw_life fork|threadfork|exec|after|leader|vdso|recurse [MS].
- * Each spends its CPU time in a function of its own, below named callers. */
+/* Lives of processes, one per word: uw_life fork|threadfork|exec|after|leader|vdso|recurse|churn
+ * [MS]. Each spends its CPU time in a function of its own, below named callers. */
+#include <dlfcn.h>
+#include <libgen.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +77,26 @@ NOINLINE unsigned recurse(unsigned depth)
 	return depth ? keep(recurse(depth - 1)) + (unsigned)room[0] : keep(below(bottom_spin)) + 1;
 }
 
+/* Load the plugin beside the program, call it, unload it, again and again. */
+static int churn(char *program)
+{
+	char path[PATH_MAX];
+	unsigned end = target_cpu_ms() + ms;
+	snprintf(path, sizeof(path), "%s/libplugin.so", dirname(program));
+	while (target_cpu_ms() < end) {
+		void *plugin = dlopen(path, RTLD_NOW);
+		unsigned (*entry)(unsigned) =
+			plugin ? (unsigned (*)(unsigned))dlsym(plugin, "plug_entry") : NULL;
+		if (!entry) {
+			fprintf(stderr, "uw_life: %s\n", dlerror());
+			return 1;
+		}
+		keep(entry(1000));
+		dlclose(plugin);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : "";
@@ -97,6 +120,8 @@ int main(int argc, char **argv)
 		ask_clock();
 	} else if (!strcmp(word, "recurse")) {
 		recurse(200);
+	} else if (!strcmp(word, "churn")) {
+		return churn(argv[0]);
 	} else {
 		fprintf(stderr, "uw_life: no such life: %s\n", word);
 		return 2;
