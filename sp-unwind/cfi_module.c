@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "sym/minidebug.h"
+#include "elf/minidebug.h"
 
 static atomic_uint next_id = 1;
 
