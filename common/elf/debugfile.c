@@ -148,14 +148,9 @@ static bool try_debuglink(struct search *s, const char *path, uint32_t crc)
 	return false;
 }
 
-static bool by_debuglink(struct search *s)
+static bool by_debuglink_in(struct search *s, const char *name, uint32_t crc)
 {
-	const char *name;
-	uint32_t crc;
 	char path[2 * MAX_PATH + 400];
-	/* A name with a slash would leave the folders that are searched. */
-	if (!sp_elf_debuglink(s->e, &name, &crc) || strchr(name, '/') || strlen(name) > 255)
-		return false;
 	snprintf(path, sizeof path, "%s/%s", s->dir, name);
 	if (try_debuglink(s, path, crc))
 		return true;
@@ -176,6 +171,27 @@ static bool by_debuglink(struct search *s)
 		}
 	}
 	return false;
+}
+
+static bool by_debuglink(struct search *s)
+{
+	const char *name;
+	uint32_t crc;
+	/* A name with a slash would leave the folders that are searched. */
+	if (!sp_elf_debuglink(s->e, &name, &crc) || strchr(name, '/') || strlen(name) > 255)
+		return false;
+	if (by_debuglink_in(s, name, crc))
+		return true;
+	/* /lib is /usr/lib on many systems: debug packages use the folder's true name. */
+	char *real = realpath(s->dir, NULL);
+	bool found = false;
+	if (real && strcmp(real, s->dir) != 0 && strlen(real) < MAX_PATH) {
+		s->dir = real;
+		found = by_debuglink_in(s, name, crc);
+		s->dir = s->dir_bytes;
+	}
+	free(real);
+	return found;
 }
 
 int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *path,

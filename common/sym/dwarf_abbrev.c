@@ -119,6 +119,11 @@ static bool read_attrs(struct dw_unit *u, struct dw_abbrevs *t, struct dw_abbrev
 		enum dw_step step = dw_form_step(u, form, &n, &known);
 		if (!known || at > UINT16_MAX || t->n_attrs >= UINT32_MAX)
 			return false;
+		if (at == DW_AT_sibling && form == DW_FORM_ref4)
+			a->sibling_at = a->fixed;
+		a->fixed = step == DW_FIXED && a->fixed >= 0 && a->fixed < INT16_MAX
+				   ? a->fixed + (int32_t)n
+				   : -1;
 		struct dw_attr *slot = SP_PUSH(&t->attrs, &t->n_attrs, &t->attrs_cap);
 		if (!slot || !add_skip(t, a, step, n))
 			return false;
@@ -137,7 +142,7 @@ static struct dw_abbrevs *read_table(struct dw_unit *u, uint64_t off)
 	struct sp_cursor c = dw_cursor(u->obj, dw_section(u->obj, DW_ABBREV), off);
 	t->dense = true;
 	for (;;) {
-		struct dw_abbrev a = {.code = sp_cur_uleb(&c)};
+		struct dw_abbrev a = {.code = sp_cur_uleb(&c), .sibling_at = -1};
 		if (c.bad || !a.code)
 			break;
 		uint64_t tag = sp_cur_uleb(&c);

@@ -58,11 +58,15 @@ static void step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step,
 	}
 }
 
-void dw_skip_attrs(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
+void dw_skip_attrs_slow(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
 {
 	const struct dw_skip *s = &u->abbrevs->skips[a->first_skip];
-	for (uint32_t i = 0; i < a->n_skips; i++)
-		step_over(u, c, s[i].step, s[i].n);
+	for (uint32_t i = 0; i < a->n_skips; i++) {
+		if (s[i].step == DW_FIXED)
+			sp_cur_skip(c, s[i].n);
+		else
+			step_over(u, c, s[i].step, s[i].n);
+	}
 }
 
 const char *dw_string_at(struct dw_obj *o, enum dw_sec s, uint64_t off)

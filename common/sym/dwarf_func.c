@@ -75,9 +75,10 @@ static bool add_func(struct dw_unit *u, struct dw_funcs *f, uint64_t off,
 	return true;
 }
 
-/* Whether functions with code are looked for among the children. Functions inside of functions
- * are rare (nested ones in C, some of Rust's and D's): they are sought only when an address of the
- * unit found no function. */
+/* Whether functions with code are looked for among the children. In classes and in functions they
+ * are rare (local classes, nested functions of C and D): those are sought only when an address of
+ * the unit found no function. Where entries do not say where their next one is, as clang's, all of
+ * them are passed anyway. */
 static bool may_hold_functions(uint16_t tag, bool deep)
 {
 	switch (tag) {
@@ -86,30 +87,37 @@ static bool may_hold_functions(uint16_t tag, bool deep)
 	case DW_TAG_skeleton_unit:
 	case DW_TAG_namespace:
 	case DW_TAG_module:
-	case DW_TAG_structure_type:
-	case DW_TAG_class_type:
-	case DW_TAG_union_type:
-	case DW_TAG_interface_type:
-	case DW_TAG_enumeration_type:
 		return true;
-	case DW_TAG_subprogram:
-	case DW_TAG_lexical_block:
-	case DW_TAG_inlined_subroutine:
-		return deep;
 	default:
-		return false;
+		return deep;
 	}
 }
 
-/* Where the cursor goes on after an entry: among its children, or behind them when it says where
- * that is. Returns the change of depth. */
-static int step(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a,
-		uint64_t sibling, bool enter)
+/* Steps over the attributes; the sibling's offset, or 0 when the entry does not say it. */
+static uint64_t skip_to_sibling(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
 {
-	if (!a->children)
-		return 0;
-	const uint8_t *base = dw_section(u->obj, DW_INFO).p;
-	if (!enter && sibling > (uint64_t)(c->p - base) && sibling < u->end) {
+	uint64_t sibling = 0;
+	if (a->sibling_at >= 0) {
+		struct sp_cursor at = *c;
+		sp_cur_skip(&at, (uint64_t)a->sibling_at);
+		uint64_t relative = sp_cur_u32(&at);
+		sibling = at.bad ? 0 : u->off + relative;
+		dw_skip_attrs(u, c, a);
+	} else if (a->has_sibling) {
+		struct place p;
+		read_place(u, c, a, &p);
+		sibling = p.sibling;
+	} else {
+		dw_skip_attrs(u, c, a);
+	}
+	return sibling;
+}
+
+/* Where the cursor goes on after an entry with children: among them, or behind them when it says
+ * where that is. Returns the change of depth. */
+static unsigned step(const uint8_t *base, struct sp_cursor *c, uint64_t sibling, bool enter)
+{
+	if (!enter && sibling > (uint64_t)(c->p - base) && sibling < (uint64_t)(c->end - base)) {
 		c->p = base + sibling;
 		return 0;
 	}
@@ -135,18 +143,22 @@ static bool read_funcs(struct dw_unit *u, struct dw_funcs *f, bool deep)
 		const struct dw_abbrev *a = dw_abbrev(u->abbrevs, code);
 		if (!a)
 			break;
-		bool enter = may_hold_functions(a->tag, deep);
-		bool function = a->tag == DW_TAG_subprogram && a->has_pc;
-		struct place p = {0};
-		if (function || (a->children && a->has_sibling && !enter))
+		uint64_t sibling = 0;
+		if (a->has_pc && a->tag == DW_TAG_subprogram) {
+			struct place p;
 			read_place(u, &c, a, &p);
-		else
+			if (!c.bad && !add_func(u, f, off, &p.pc))
+				return false;
+			sibling = p.sibling;
+		} else if (a->children) {
+			sibling = skip_to_sibling(u, &c, a);
+		} else {
 			dw_skip_attrs(u, &c, a);
+		}
 		if (c.bad)
 			break;
-		if (function && !add_func(u, f, off, &p.pc))
-			return false;
-		depth += (uint64_t)step(u, &c, a, p.sibling, enter);
+		if (a->children)
+			depth += step(base, &c, sibling, may_hold_functions(a->tag, deep));
 	} while (depth > 0 && c.p < c.end);
 	return true;
 }
@@ -232,21 +244,25 @@ static bool read_inlines(struct dw_unit *u, struct dw_funcs *f, struct dw_func *
 		bool inlined = a->tag == DW_TAG_inlined_subroutine;
 		bool enter = inlined || off == fn->off || a->tag == DW_TAG_lexical_block ||
 			     a->tag == DW_TAG_try_block || a->tag == DW_TAG_catch_block;
-		struct place p = {0};
-		if (inlined || (a->children && a->has_sibling && !enter))
-			read_place(u, &c, a, &p);
-		else
-			dw_skip_attrs(u, &c, a);
-		if (c.bad)
-			break;
+		uint64_t sibling = 0;
 		uint32_t self = UINT32_MAX;
 		if (inlined) {
+			struct place p;
+			read_place(u, &c, a, &p);
+			if (c.bad)
+				break;
 			self = (uint32_t)f->n_inlines;
 			if (!add_inline(u, f, off, &p))
 				return false;
 			f->inlines[self].next = self + 1;
+		} else if (a->children) {
+			sibling = skip_to_sibling(u, &c, a);
+		} else {
+			dw_skip_attrs(u, &c, a);
 		}
-		if (step(u, &c, a, p.sibling, enter)) {
+		if (c.bad)
+			break;
+		if (a->children && step(base, &c, sibling, enter)) {
 			if (depth == MAX_DEPTH)
 				break;
 			open[depth++] = self;

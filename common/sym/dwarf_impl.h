@@ -55,6 +55,8 @@ struct dw_abbrev {
 	uint64_t code;
 	uint32_t first_attr, n_attrs;
 	uint32_t first_skip, n_skips;
+	int32_t fixed;      /* bytes of all attributes, or -1 when that depends */
+	int32_t sibling_at; /* where among them a sibling of form ref4 is, or -1 */
 	uint16_t tag;
 	bool children;
 	bool has_pc; /* low_pc or ranges */
@@ -218,7 +220,14 @@ enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, b
 struct sp_cursor dw_cursor(const struct dw_obj *o, struct dw_bytes b, uint64_t from);
 /* At the entry's attributes in the unit. */
 struct sp_cursor dw_unit_cursor(struct dw_unit *u, uint64_t off);
-void dw_skip_attrs(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a);
+void dw_skip_attrs_slow(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a);
+static inline void dw_skip_attrs(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
+{
+	if (a->fixed >= 0)
+		sp_cur_skip(c, (uint64_t)a->fixed);
+	else
+		dw_skip_attrs_slow(u, c, a);
+}
 void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a,
 		  struct dw_val *v);
 void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a);

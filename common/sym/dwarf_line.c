@@ -42,6 +42,9 @@ struct machine {
 	uint64_t file;
 	uint32_t line;
 	size_t seq_first; /* first row of the present sequence */
+	struct {	  /* what each special opcode adds */
+		uint32_t ops, line;
+	} special[256];
 	bool failed;
 };
 
@@ -178,7 +181,8 @@ static void add_row(struct machine *m)
 		else if (r.file == last->file && r.line == last->line)
 			return;
 	}
-	if (!sp_grow(&l->rows, &l->rows_cap, l->n_rows + 1, sizeof r)) {
+	if (l->n_rows == l->rows_cap &&
+	    !sp_grow(&l->rows, &l->rows_cap, l->n_rows + 1, sizeof r)) {
 		m->failed = true;
 		return;
 	}
@@ -265,17 +269,26 @@ static void standard(struct machine *m, uint8_t op)
 	}
 }
 
+static void plan_special(struct machine *m)
+{
+	for (unsigned op = m->opcode_base; m->line_range && op < 256; op++) {
+		unsigned special = op - m->opcode_base;
+		m->special[op].ops = special / m->line_range;
+		m->special[op].line = (uint32_t)(m->line_base + (int)(special % m->line_range));
+	}
+}
+
 static void run(struct machine *m)
 {
 	reset(m);
+	plan_special(m);
 	while (!m->c.bad && !m->failed && m->c.p < m->c.end) {
 		uint8_t op = *m->c.p++;
 		if (op >= m->opcode_base) {
 			if (!m->line_range)
 				break;
-			unsigned special = (unsigned)op - m->opcode_base;
-			advance(m, special / m->line_range);
-			m->line += (uint32_t)(m->line_base + (int)(special % m->line_range));
+			advance(m, m->special[op].ops);
+			m->line += m->special[op].line;
 			add_row(m);
 		} else if (op == 0) {
 			extended(m);
@@ -333,8 +346,12 @@ static struct dw_lines *read_lines(struct dw_unit *u)
 		return NULL;
 	struct machine m = {.u = u, .l = l};
 	m.c = dw_cursor(u->obj, dw_section(u->obj, DW_LINE), u->stmt_list + u->part_off[DW_LINE]);
-	if (read_header(&m) && dw_work(u->obj->d, sp_cur_left(&m.c)))
+	if (read_header(&m) && dw_work(u->obj->d, sp_cur_left(&m.c))) {
+		/* Three bytes a row are usual; memory that is not written costs nothing. */
+		m.failed = !sp_grow(&l->rows, &l->rows_cap, sp_cur_left(&m.c) / 3 + 16,
+				    sizeof *l->rows);
 		run(&m);
+	}
 	if (m.failed || !sp_ranges_sort(&l->seqs)) {
 		dw_lines_free(l);
 		return NULL;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -17,19 +18,23 @@
 /* What is known of a frame without looking anywhere. */
 enum kind { KIND_TRUNCATED, KIND_KERNEL, KIND_FILE, KIND_JIT };
 
-static bool is_same_boot(const struct sp_spool *spool)
+static void compare_boots(struct sp_resolver *r)
 {
-	const char *recorded = sp_spool_info(spool)->boot_id;
+	const struct sp_spool_info *info = sp_spool_info(r->spool);
+	struct utsname u;
+	r->same_host = info->hostname && uname(&u) == 0 && !strcmp(u.nodename, info->hostname);
 	struct sp_buf b = {0};
-	bool same = false;
-	if (recorded && *recorded &&
-	    sp_file_read("/proc/sys/kernel/random/boot_id", 256, &b, NULL) >= 0) {
-		while (b.len && b.data[b.len - 1] == '\n')
-			b.len--;
-		same = strlen(recorded) == b.len && !memcmp(recorded, b.data, b.len);
+	if (info->boot_id && *info->boot_id) {
+		r->boot = BOOT_OTHER;
+		if (sp_file_read("/proc/sys/kernel/random/boot_id", 256, &b, NULL) >= 0) {
+			while (b.len && b.data[b.len - 1] == '\n')
+				b.len--;
+			if (strlen(info->boot_id) == b.len &&
+			    !memcmp(info->boot_id, b.data, b.len))
+				r->boot = BOOT_SAME;
+		}
 	}
 	sp_buf_deinit(&b);
-	return same;
 }
 
 /* Memory of which a process's own code is made: what has these names is no file. */
@@ -105,7 +110,7 @@ int sp_resolver_new(struct sp_resolver **out, struct sp_spool *spool,
 	r->spool = spool;
 	if (options)
 		r->options = *options;
-	r->same_boot = is_same_boot(spool);
+	compare_boots(r);
 	if (!add_files(r)) {
 		sp_resolver_free(r);
 		return sp_err_nomem(err);

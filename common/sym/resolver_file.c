@@ -81,7 +81,9 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 {
 	const void *image = (const void *)getauxval(AT_SYSINFO_EHDR); /* NOLINT: an address */
 	size_t size = (size_t)(m->end - m->start);
-	if (!r->same_boot || !image || strcmp(m->path, "[vdso]") != 0 || !size || size > VDSO_MAX)
+	struct sp_build_id want = build_id(m->build_id, m->build_id_len);
+	if (strcmp(m->path, "[vdso]") != 0 || !image || !size || size > VDSO_MAX ||
+	    (r->boot != BOOT_SAME && !want.len))
 		return 0;
 	struct sp_symfile_options options = symfile_options(r);
 	/* Its sections lie within its pages; how many those are is not said anywhere. */
@@ -89,7 +91,6 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 	int rc = sp_symfile_open_image(out, image, size, m->path, &options, err);
 	if (rc < 0)
 		return rc == SP_ERR_NOMEM ? rc : 0;
-	struct sp_build_id want = build_id(m->build_id, m->build_id_len);
 	if (want.len && !sp_build_id_equal(&want, &sp_symfile_elf(*out)->build_id)) {
 		sp_symfile_close(*out);
 		*out = NULL;

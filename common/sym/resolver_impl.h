@@ -44,7 +44,8 @@ struct res_jit {
 struct sp_resolver {
 	struct sp_spool *spool; /* borrowed */
 	struct sp_resolver_options options; /* its pointers are borrowed */
-	bool same_boot; /* the recording is of this machine's present boot */
+	enum { BOOT_UNKNOWN, BOOT_OTHER, BOOT_SAME } boot; /* of the recording, against this one */
+	bool same_host; /* by its name; what BOOT_UNKNOWN has to do with */
 	struct res_file *files; /* owned */
 	size_t n_files, files_cap;
 	uint32_t *file_of; /* owned: by module id, index in files */

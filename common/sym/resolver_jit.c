@@ -63,7 +63,7 @@ static int64_t live_start_ns(int32_t pid, clockid_t clock)
 bool res_is_live(const struct sp_resolver *r, int32_t pid)
 {
 	const struct sp_spool_info *info = sp_spool_info(r->spool);
-	if (!r->same_boot || pid <= 0)
+	if (r->boot != BOOT_SAME || pid <= 0)
 		return false;
 	int64_t start = live_start_ns(pid, CLOCK_MONOTONIC);
 	/* A process that began after the last sample has the number of one that is gone. */
@@ -170,6 +170,12 @@ static int32_t inner_pid(int32_t pid)
 	return inner;
 }
 
+/* Whether the recording's files may be this machine's: of another boot /tmp knows nothing. */
+static bool is_here(const struct sp_resolver *r)
+{
+	return r->boot == BOOT_SAME || (r->boot == BOOT_UNKNOWN && r->same_host);
+}
+
 static int add_perf_maps(struct sp_resolver *r, struct res_jit *j, struct sp_err *err)
 {
 	char path[4096];
@@ -186,8 +192,7 @@ static int add_perf_maps(struct sp_resolver *r, struct res_jit *j, struct sp_err
 			 inner_pid(j->pid));
 		rc = try_file(&j->map, path, &rules, false, err);
 	}
-	/* Of another boot or machine, /tmp knows nothing. */
-	if (rc == 0 && r->same_boot) {
+	if (rc == 0 && is_here(r)) {
 		snprintf(path, sizeof path, "/tmp/perf-%d.map", j->pid);
 		rc = try_file(&j->map, path, &rules, false, err);
 	}
@@ -210,7 +215,7 @@ static int add_jitdumps(struct sp_resolver *r, struct res_jit *j, struct sp_err 
 		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
 		size_t len;
 		const char *name = m->path ? res_base_name(m->path, &len) : "";
-		if (m->pid == j->pid && !strcmp(name, base) && r->same_boot)
+		if (m->pid == j->pid && !strcmp(name, base) && is_here(r))
 			rc = try_file(&j->map, m->path, &rules, true, err);
 	}
 	return rc;

@@ -17,6 +17,7 @@ void sp_symtab_deinit(struct sp_symtab *t)
 {
 	sp_ranges_deinit(&t->sized);
 	sp_ranges_deinit(&t->points);
+	sp_ranges_deinit(&t->plt_sections);
 	sp_ranges_deinit(&t->plt);
 	free(t->plt_names);
 	sp_strpool_deinit(&t->pool);
@@ -73,6 +74,9 @@ static const struct sp_section *code_section(const struct sp_elf *e, const struc
 		if (r->shndx == SHN_UNDEF || r->shndx >= e->n_sections)
 			return NULL;
 		const struct sp_section *s = &e->sections[r->shndx];
+		/* The sections of an object file all begin at 0: one of them can be meant. */
+		if (e->type == ET_REL && strcmp(s->name, ".text") != 0)
+			return NULL;
 		return (s->flags & code) == code ? s : NULL;
 	}
 	if (r->shndx != SHN_XINDEX)
@@ -183,7 +187,7 @@ int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_e
 	bound_points(t);
 	if (!sp_ranges_sort(&t->points)) /* again, for the ends */
 		return sp_err_nomem(err);
-	return sp_symtab_add_plt(t, err);
+	return sp_symtab_find_plt(t, err);
 }
 
 bool sp_symtab_is_empty(const struct sp_symtab *t)
@@ -274,6 +278,12 @@ bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, stru
 	const struct sp_range *r = sp_ranges_next(&i);
 	if (r && choose(t, &i, r, prefer, out))
 		return true;
+	i = sp_ranges_at(&t->plt_sections, svma);
+	if (sp_ranges_next(&i) && !t->plt_read) {
+		t->plt_read = true; /* first, because it asks for names itself */
+		if (!sp_symtab_read_plt(t))
+			return false;
+	}
 	i = sp_ranges_at(&t->plt, svma);
 	r = sp_ranges_next(&i);
 	if (r) {

@@ -26,7 +26,9 @@ struct sp_symtab {
 	unsigned n_sources;
 	const struct sp_elf *code; /* borrowed: the file with the code */
 	struct sp_ranges sized, points; /* id: source << 29 | index of the symbol */
-	struct sp_ranges plt;           /* id: index in plt_names */
+	struct sp_ranges plt_sections;  /* where PLT entries are */
+	struct sp_ranges plt;           /* id: index in plt_names; read when first asked */
+	bool plt_read;
 	const char **plt_names;         /* owned array; strings in pool */
 	size_t n_plt, plt_cap;
 	struct sp_strpool pool;
@@ -54,8 +56,9 @@ bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, stru
 /* Whether there is any symbol of code. */
 bool sp_symtab_is_empty(const struct sp_symtab *t);
 
-/* symtab_plt.c, called by finish. */
-int sp_symtab_add_plt(struct sp_symtab *t, struct sp_err *err);
+/* symtab_plt.c: where they are, called by finish; the entries, called by find. */
+int sp_symtab_find_plt(struct sp_symtab *t, struct sp_err *err);
+bool sp_symtab_read_plt(struct sp_symtab *t);
 /* The name of the symbol by number in a source's table, or NULL. */
 const char *sp_symtab_source_name(const struct sp_symtab_source *s, uint32_t index);
 

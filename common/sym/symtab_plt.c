@@ -170,26 +170,36 @@ static bool read_section(struct sp_symtab *t, const struct slots *slots, const s
 	return true;
 }
 
-int sp_symtab_add_plt(struct sp_symtab *t, struct sp_err *err)
+static bool is_plt(const struct sp_section *s)
+{
+	return (s->flags & SHF_EXECINSTR) &&
+	       (!strncmp(s->name, ".plt", 4) || !strcmp(s->name, ".iplt"));
+}
+
+int sp_symtab_find_plt(struct sp_symtab *t, struct sp_err *err)
 {
 	const struct sp_elf *e = t->code;
 	if (e->machine != EM_X86_64 && e->machine != EM_AARCH64)
 		return 0;
-	struct slots slots = {0};
-	bool ok = true, read = false;
-	for (size_t i = 0; i < e->n_sections && ok; i++) {
+	for (size_t i = 0; i < e->n_sections; i++) {
 		const struct sp_section *s = &e->sections[i];
-		if (strncmp(s->name, ".plt", 4) != 0 && strcmp(s->name, ".iplt") != 0)
-			continue;
-		if (!(s->flags & SHF_EXECINSTR))
-			continue;
-		if (!read)
-			ok = read_slots(t, &slots);
-		read = true;
-		ok = ok && read_section(t, &slots, s);
+		if (is_plt(s) && s->size <= UINT64_MAX - s->svma &&
+		    !sp_ranges_add(&t->plt_sections, s->svma, s->svma + s->size, 0))
+			return sp_err_nomem(err);
 	}
+	return sp_ranges_sort(&t->plt_sections) ? 0 : sp_err_nomem(err);
+}
+
+bool sp_symtab_read_plt(struct sp_symtab *t)
+{
+	const struct sp_elf *e = t->code;
+	struct slots slots = {0};
+	bool ok = read_slots(t, &slots);
+	for (size_t i = 0; i < e->n_sections && ok; i++)
+		if (is_plt(&e->sections[i]))
+			ok = read_section(t, &slots, &e->sections[i]);
 	ok = ok && sp_ranges_sort(&t->plt);
 	sp_map64_deinit(&slots.by_svma);
 	free(slots.v);
-	return ok ? 0 : sp_err_nomem(err);
+	return ok;
 }
