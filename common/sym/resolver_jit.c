@@ -250,23 +250,14 @@ static bool is_marked(const struct sp_resolver *r, int32_t pid)
 	return false;
 }
 
-/* A recording of another tool has no marks: where none can be, any process may have a map. */
-static bool has_marks(const struct sp_resolver *r)
-{
-	const char *tool = sp_spool_info(r->spool)->clock;
-	for (size_t i = 0; i < sp_spool_n_execs(r->spool); i++)
-		if (sp_spool_exec(r->spool, i)->kind != 0)
-			return true;
-	return tool && *tool;
-}
-
 static int open_jit(struct sp_resolver *r, struct res_jit *j, struct sp_err *err)
 {
 	if (r->options.perf_maps == SP_PERF_MAPS_NONE)
 		return 0;
 	int rc = add_embedded(r, j, err);
+	/* A recording of another tool, which does not say its boot, has no marks either. */
 	bool allowed = r->options.perf_maps == SP_PERF_MAPS_ANY || r->options.perf_map_dir ||
-		       is_marked(r, j->pid) || !has_marks(r);
+		       is_marked(r, j->pid) || r->boot == BOOT_UNKNOWN;
 	if (rc == 0 && allowed)
 		rc = add_jitdumps(r, j, err);
 	if (rc >= 0 && !j->map.n_entries && allowed)
