@@ -247,7 +247,7 @@ lint: dev-deps
 
 fmt: dev-deps
 	@clang-format-14 -i $(wildcard common/*/*.[ch] common/include/stackpulse/*.h sp-*/*.[ch] tests/unit/*.[ch] \
-		tests/fuzz/*.[ch] tests/examples/*.c tests/prog/*.[ch] tests/prog/*.cc tests/prog/demo/*)
+		tests/fuzz/*.[ch] tests/tool/*.c tests/examples/*.c tests/prog/*.[ch] tests/prog/*.cc tests/prog/demo/*)
 
 # ---- Installation --------------------------------------------------------------------------------
 VERSION := $(shell sed -n 's/^\#define SP_VERSION "\(.*\)"/\1/p' common/base/cli.h)

@@ -14,6 +14,7 @@ setup() {
 record() { # OUTPUT OPTIONS…
 	local out=$1
 	shift
+	# shellcheck disable=SC2016 # the inner shell's argument
 	perf record -q -F 999 -e cpu-clock "$@" -o "$out" -- \
 		sh -c 'exec "$0" 60 >/dev/null' "$SP_PROG/chain-pie" 2>>perf.log
 }
@@ -96,6 +97,7 @@ copies_alike() { # OPTIONS…
 @test "a perf.data file on a pipe is read as far as it goes" {
 	record x.data --call-graph dwarf,4096
 	print x.data >want
+	# shellcheck disable=SC2002 # a pipe is the point
 	cat x.data | "$copy" | print - >got
 	same want got "the copy"
 }
@@ -114,8 +116,8 @@ copies_alike() { # OPTIONS…
 
 @test "a cut stream gives what came before, and exit status 3" {
 	record - -g >x.pipe
-	head -c "$(($(stat -c %s x.pipe) - 3))" x.pipe >cut
-	run "$copy" -n cut
+	head -c "$(($(stat -c %s x.pipe) - 3))" x.pipe >part
+	run "$copy" -n part
 	equal "$status" 3 'exit status'
 	holds "$output" 'state=cut'
 	holds "$output" 'ends inside a record, at offset'

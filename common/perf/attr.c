@@ -78,11 +78,11 @@ static void swap_bits(uint8_t *p, size_t n)
 
 static void swap_attr(uint8_t *a)
 {
-	static const uint8_t words[] = {AT_CONFIG,  AT_PERIOD, AT_SAMPLE_TYPE, AT_READ_FORMAT,
-					AT_CONFIG1, AT_CONFIG2, AT_BRANCH,     AT_REGS_USER,
+	static const uint8_t words[] = {AT_CONFIG,    AT_PERIOD,  AT_SAMPLE_TYPE, AT_READ_FORMAT,
+					AT_CONFIG1,   AT_CONFIG2, AT_BRANCH,      AT_REGS_USER,
 					AT_REGS_INTR, AT_SIG_DATA};
-	static const uint8_t halves[] = {AT_TYPE,    AT_SIZE,      AT_WAKEUP,
-					 AT_BP_TYPE, AT_STACK_USER, AT_CLOCKID,
+	static const uint8_t halves[] = {AT_TYPE,          AT_SIZE,       AT_WAKEUP,
+					 AT_BP_TYPE,       AT_STACK_USER, AT_CLOCKID,
 					 AT_AUX_WATERMARK, AT_AUX_SAMPLE};
 	for (size_t i = 0; i < sizeof words; i++)
 		swap64(a + words[i]);
@@ -116,8 +116,7 @@ int sp_attr_normalize(uint8_t out[SP_ATTR_BYTES], const uint8_t *p, size_t avail
 	return (int)size;
 }
 
-int sp_attr_decode(struct sp_attr *a, const uint8_t *p, size_t avail, bool swap,
-		   struct sp_err *err)
+int sp_attr_decode(struct sp_attr *a, const uint8_t *p, size_t avail, bool swap, struct sp_err *err)
 {
 	uint8_t b[SP_ATTR_BYTES];
 	int size = sp_attr_normalize(b, p, avail, swap, err);
@@ -170,17 +169,24 @@ void sp_attr_bytes_unwound(uint8_t *attr)
 
 /* Names as perf prints them: tools/perf/util/evsel.c, perf_event_open(2). */
 static const char *const hardware[] = {
-	"cycles",	 "instructions", "cache-references",
-	"cache-misses",	 "branches",	 "branch-misses",
-	"bus-cycles",	 "stalled-cycles-frontend", "stalled-cycles-backend",
+	"cycles",
+	"instructions",
+	"cache-references",
+	"cache-misses",
+	"branches",
+	"branch-misses",
+	"bus-cycles",
+	"stalled-cycles-frontend",
+	"stalled-cycles-backend",
 	"ref-cycles",
 };
 static const char *const software[] = {
-	"cpu-clock",	    "task-clock",	"page-faults", "context-switches",
-	"cpu-migrations",   "minor-faults",	"major-faults", "alignment-faults",
-	"emulation-faults", "dummy",		"bpf-output",  "cgroup-switches",
+	"cpu-clock",        "task-clock",   "page-faults",  "context-switches",
+	"cpu-migrations",   "minor-faults", "major-faults", "alignment-faults",
+	"emulation-faults", "dummy",        "bpf-output",   "cgroup-switches",
 };
-static const char *const caches[] = {"L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "branch", "node"};
+static const char *const caches[] = {"L1-dcache", "L1-icache", "LLC", "dTLB",
+				     "iTLB",      "branch",    "node"};
 static const char *const cache_ops[] = {"load", "store", "prefetch"};
 
 static void cache_name(uint64_t config, char *out, size_t size)
@@ -191,8 +197,7 @@ static void cache_name(uint64_t config, char *out, size_t size)
 	else if (miss)
 		snprintf(out, size, "%s-%s-misses", caches[cache], cache_ops[op]);
 	else
-		snprintf(out, size, "%s-%s%s", caches[cache], cache_ops[op],
-			 op == 2 ? "es" : "s");
+		snprintf(out, size, "%s-%s%s", caches[cache], cache_ops[op], op == 2 ? "es" : "s");
 }
 
 void sp_attr_name(const struct sp_attr *a, char *out, size_t size)

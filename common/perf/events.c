@@ -110,7 +110,8 @@ const struct sp_event *sp_events_of(const struct sp_events *e, const uint8_t *ra
 	/* perf's own records and those without ids count as the first event's, as in perf. */
 	if (at < 0 || (size_t)at + 8 > size)
 		return e->v[0];
-	const struct sp_event *ev = sp_events_find(e, sp_get64(sample ? raw + at : raw + size - at));
+	const struct sp_event *ev =
+		sp_events_find(e, sp_get64(sample ? raw + at : raw + size - at));
 	return ev ? ev : e->v[0];
 }
 
@@ -265,8 +266,8 @@ void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size)
 		return;
 	bool is_new;
 	uint32_t i = sp_intern_add(&e->paths, rec + path_at, path_len, &is_new);
-	if (i == SP_NOT_FOUND || !sp_grow(&e->build_ids, &e->cap_build_ids, (size_t)i + 1,
-					  sizeof *e->build_ids))
+	if (i == SP_NOT_FOUND ||
+	    !sp_grow(&e->build_ids, &e->cap_build_ids, (size_t)i + 1, sizeof *e->build_ids))
 		return;
 	int32_t pid = id_at == 12 ? (int32_t)sp_get32(rec + 8) : -1;
 	struct events_build_id *b = &e->build_ids[i];

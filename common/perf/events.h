@@ -21,12 +21,12 @@ struct sp_events {
 	int sample_id_at, trailer_id_at; /* of the first event; parse.h */
 
 	struct sp_perf_info info;
-	char *strings[5]; /* owned: what info's strings point to */
+	char *strings[5];                          /* owned: what info's strings point to */
 	struct sp_buf raw_features[SP_N_FEATURES]; /* as they came, native order */
 	size_t features_bytes;
 	uint64_t comp_mmap_len;
 
-	struct sp_intern paths; /* of build_ids, same index */
+	struct sp_intern paths;            /* of build_ids, same index */
 	struct events_build_id *build_ids; /* owned */
 	size_t cap_build_ids;
 };

@@ -42,8 +42,8 @@ int sp_ext_parse(const struct sp_record *rec, struct sp_ext *out, struct sp_err 
 	return 1;
 }
 
-void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object,
-			uint64_t offset, uint64_t total, const void *part, size_t part_size)
+void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, uint64_t offset,
+			uint64_t total, const void *part, size_t part_size)
 {
 	size_t size = (SP_EXT_HEAD + part_size + 7) & ~(size_t)7;
 	if (size < SP_EXT_MIN)

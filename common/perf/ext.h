@@ -16,16 +16,24 @@
 #define SP_EXT_MIN 80  /* newer perf warns about smaller ones */
 #define SP_EXT_PAYLOAD_MAX (65528u - SP_EXT_HEAD)
 
+/* Payloads, little-endian:
+ * START     key=value lines, see below
+ * EXEC      u64 time_ns, i32 pid, u32 exec_count, then cmdline (NUL-separated)
+ * RUNTIME   u64 time_ns, i32 pid, u32 kind (1 python, 2 perf map, 3 jitdump), u32 on, u32 0
+ * OBJECT    an embedded object: struct sp_ext_object's encoding
+ * LOSS      u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count
+ * COUNTERS  "stage NAME\n" then "counter value\n" lines
+ * END       key=value lines: status=…, command_status=…
+ * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at */
 enum sp_ext_kind {
-	SP_EXT_START = 1,    /* key=value lines, see below */
-	SP_EXT_EXEC = 2,     /* u64 time_ns, i32 pid, u32 exec_count, then cmdline (NUL-separated) */
-	SP_EXT_RUNTIME = 3,  /* u64 time_ns, i32 pid, u32 kind (1 python, 2 perf map, 3 jitdump),
-				u32 on, u32 0 */
-	SP_EXT_OBJECT = 4,   /* an embedded object: struct sp_ext_object's encoding */
-	SP_EXT_LOSS = 5,     /* u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count */
-	SP_EXT_COUNTERS = 6, /* "stage NAME\n" then "counter value\n" lines */
-	SP_EXT_END = 7,      /* key=value lines: status=…, command_status=… */
-	SP_EXT_STACK_TAIL = 8, /* u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at */
+	SP_EXT_START = 1,
+	SP_EXT_EXEC = 2,
+	SP_EXT_RUNTIME = 3,
+	SP_EXT_OBJECT = 4,
+	SP_EXT_LOSS = 5,
+	SP_EXT_COUNTERS = 6,
+	SP_EXT_END = 7,
+	SP_EXT_STACK_TAIL = 8,
 };
 
 struct sp_ext {
@@ -52,8 +60,8 @@ void sp_ext_encode(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, c
 /* One fragment of an object, for a producer that spreads a large one between other records: the
  * part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments carry the
  * same kind and object number (sp_writer_next_object) and come in order. */
-void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object,
-			uint64_t offset, uint64_t total, const void *part, size_t part_size);
+void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, uint64_t offset,
+			uint64_t total, const void *part, size_t part_size);
 
 /* START and END payloads are text, "key=value\n" each: chain=site|return, boot_id, start_ns
  * (monotonic), wall_ns, interval_us, clock (cycles, cpu-clock, …), stack_bytes, rate_hz, kernel,
@@ -62,14 +70,14 @@ const char *sp_ext_value(const uint8_t *payload, size_t size, const char *key, s
 
 /* Embedded objects. */
 enum sp_object_kind {
-	SP_OBJECT_FILE = 1,      /* the bytes of an ELF file or image (vdso, memfd, deleted …) */
-	SP_OBJECT_PERF_MAP = 2,  /* /tmp/perf-PID.map's text */
+	SP_OBJECT_FILE = 1,     /* the bytes of an ELF file or image (vdso, memfd, deleted …) */
+	SP_OBJECT_PERF_MAP = 2, /* /tmp/perf-PID.map's text */
 	SP_OBJECT_JITDUMP = 3,
-	SP_OBJECT_KALLSYMS = 4,  /* lines of /proc/kallsyms, only those needed */
+	SP_OBJECT_KALLSYMS = 4, /* lines of /proc/kallsyms, only those needed */
 };
 struct sp_ext_object {
 	uint32_t kind;
-	int32_t pid; /* -1 = any */
+	int32_t pid;                  /* -1 = any */
 	uint64_t time_ns, start, end; /* FILE: the mapping's range, 0 = any */
 	uint32_t maj, min;
 	uint64_t ino;

@@ -120,8 +120,8 @@ static bool swap_into(struct sp_buf *out, unsigned feature, struct sp_cursor *c)
 		sp_buf_u32(out, n);
 		sp_buf_u32(out, SP_ATTR_BYTES);
 		struct desc_swap d = {.out = out};
-		if (c->bad || sp_event_desc_parse(whole.p, sp_cur_left(&whole), true, on_desc, &d,
-						  NULL) < 0)
+		if (c->bad ||
+		    sp_event_desc_parse(whole.p, sp_cur_left(&whole), true, on_desc, &d, NULL) < 0)
 			c->bad = true;
 		return true;
 	}

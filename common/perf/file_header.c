@@ -44,8 +44,7 @@ static void get_features(uint8_t *out, const uint8_t *p, bool swap)
 		sp_put32(out + i, __builtin_bswap32(sp_get32(p + i)));
 }
 
-int sp_file_header_parse(struct sp_file_layout *out, const uint8_t *p, size_t n,
-			 struct sp_err *err)
+int sp_file_header_parse(struct sp_file_layout *out, const uint8_t *p, size_t n, struct sp_err *err)
 {
 	if (n < PIPE_HEADER_BYTES)
 		return 0;
@@ -218,6 +217,7 @@ const char *sp_file_looks_like(const uint8_t *p, size_t n)
 	if (n > 262 && memcmp(p + 257, "ustar", 5) == 0)
 		return "a tar archive: unpack it first";
 	if (is_text(p, n < 256 ? n : 256))
-		return "text: give the file that perf record or sp-capture wrote, not a report of it";
+		return "text: give the file that perf record or sp-capture wrote, not a report of "
+		       "it";
 	return "of an unknown kind: give a file that perf record or sp-capture wrote";
 }

@@ -29,7 +29,8 @@ struct sp_file_part {
 int sp_file_header_parse(struct sp_file_layout *out, const uint8_t *p, size_t n,
 			 struct sp_err *err);
 
-/* Attrs with ids and the old table of event names. 0, or 1 when some ids lie outside of the part. */
+/* Attrs with ids and the old table of event names. 0, or 1 when some ids lie outside of the part.
+ */
 int sp_file_attrs_parse(struct sp_events *e, const struct sp_file_layout *l,
 			const struct sp_file_part *part, struct sp_err *err);
 /* The feature table behind the data section and the sections. 1 when some lie outside. */

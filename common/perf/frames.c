@@ -29,19 +29,23 @@ void sp_reader_input_ended(struct sp_reader *r)
 	const struct sp_source *s = &r->src;
 	unsigned long long pos = s->pos;
 	if (s->stopped)
-		sp_reader_complain(r, SP_INPUT_CUT, "reading was stopped by a signal at offset %llu", pos);
+		sp_reader_complain(r, SP_INPUT_CUT,
+				   "reading was stopped by a signal at offset %llu", pos);
 	else if (s->at != s->end && s->pos < s->limit)
 		sp_reader_complain(r, SP_INPUT_CUT, "it ends inside a record, at offset %llu", pos);
 	else if (s->limit != UINT64_MAX && s->pos < s->limit)
-		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu, %llu bytes before its data's end",
-			 pos, (unsigned long long)(s->limit - s->pos));
-	else if (!r->layout.is_pipe && r->layout.data.size == 0)
 		sp_reader_complain(r, SP_INPUT_CUT,
-			 "its header gives the data no size: the program that wrote it was killed");
+				   "it ends at offset %llu, %llu bytes before its data's end", pos,
+				   (unsigned long long)(s->limit - s->pos));
+	else if (!r->layout.is_pipe && r->layout.data.size == 0)
+		sp_reader_complain(
+			r, SP_INPUT_CUT,
+			"its header gives the data no size: the program that wrote it was killed");
 	if (r->decomp && sp_decomp_rest(r->decomp))
 		sp_reader_complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
 	if (r->ev.info.is_ours && !r->end_seen)
-		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record", pos);
+		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record",
+				   pos);
 }
 
 /* Features that stand behind the data of a file that came through a pipe. */
@@ -59,8 +63,8 @@ static void read_late_features(struct sp_reader *r)
 	sp_buf_deinit(&tail);
 }
 
-/* simpleperf's own records, kernel symbols and the like, have the upper half of their size where misc
- * is (simpleperf's record.h, RecordHeader): the bytes to pass over, or 0. */
+/* simpleperf's own records, kernel symbols and the like, have the upper half of their size where
+ * misc is (simpleperf's record.h, RecordHeader): the bytes to pass over, or 0. */
 static uint64_t simpleperf_size(const struct sp_reader *r, const uint8_t *header)
 {
 	uint32_t type = sp_reader_frame_type(r, header);
@@ -100,9 +104,10 @@ static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err
 		f->size = sp_reader_frame_size(r, s->at);
 		if (f->size < 8) {
 			sp_reader_complain(r, SP_INPUT_DAMAGED,
-				 "the record at offset %llu claims %zu bytes: what follows cannot be "
-				 "read",
-				 (unsigned long long)s->pos, f->size);
+					   "the record at offset %llu claims %zu bytes: what "
+					   "follows cannot be "
+					   "read",
+					   (unsigned long long)s->pos, f->size);
 			return 0;
 		}
 		rc = sp_source_need(s, f->size, err);
@@ -129,7 +134,7 @@ static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err
 static void give_up_expanding(struct sp_reader *r, const char *why)
 {
 	sp_reader_complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
-		 (unsigned long long)r->expanding_pos, why);
+			   (unsigned long long)r->expanding_pos, why);
 	r->expanding = false;
 	r->decomp_broken = true;
 	sp_decomp_free(r->decomp);
@@ -214,8 +219,9 @@ static int skip_payload(struct sp_reader *r, const struct frame *f, uint32_t typ
 	sp_count(&r->counters, SP_C_skipped_records, 1);
 	int rc = sp_source_skip(&r->src, n, err);
 	if (rc == 0)
-		sp_reader_complain(r, SP_INPUT_CUT, "it ends inside the data of the record at offset %llu",
-			 (unsigned long long)f->pos);
+		sp_reader_complain(r, SP_INPUT_CUT,
+				   "it ends inside the data of the record at offset %llu",
+				   (unsigned long long)f->pos);
 	return rc;
 }
 
@@ -295,4 +301,3 @@ int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 			return rc;
 	}
 }
-

@@ -59,7 +59,8 @@ int sp_head_write(struct sp_writer *w, const struct sp_reader *r, unsigned flags
 	for (unsigned i = 0; rc == 0 && i < SP_FEATURE_LAST; i++) {
 		size_t size;
 		const uint8_t *data = passes(i) ? sp_reader_feature(r, i, &size) : NULL;
-		/* perf tells the old forms of CPU_TOPOLOGY by their size, which padding would change. */
+		/* perf tells the old forms of CPU_TOPOLOGY by their size, which padding would
+		 * change. */
 		if (data && (i != SP_FEATURE_CPU_TOPOLOGY || size % 8 == 0))
 			rc = sp_writer_feature(w, i, data, size, err);
 	}

@@ -14,8 +14,12 @@ bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uin
 {
 	if (!sp_grow(&o->v, &o->cap, o->n + 1, sizeof *o->v))
 		return false;
-	struct order_item item = {.time_ns = time_ns, .seq = o->next_seq++, .raw = raw,
-				  .chunk = chunk, .pos = pos, .size = size};
+	struct order_item item = {.time_ns = time_ns,
+				  .seq = o->next_seq++,
+				  .raw = raw,
+				  .chunk = chunk,
+				  .pos = pos,
+				  .size = size};
 	sp_chunk_hold(chunk);
 	if (chunk->n_queued++ == 0)
 		o->n_chunks++;

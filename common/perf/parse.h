@@ -22,8 +22,8 @@ size_t sp_sample_id_size(const struct sp_attr *a);
 int sp_sample_id_offset(const struct sp_attr *a);
 int sp_trailer_id_offset(const struct sp_attr *a);
 
-/* perf since 6.15 records off-CPU time as bpf-output whose raw data is the sample: u32 pid, tid, u64
- * period, chain, u64 cgroup (tools/perf/util/evsel.c). stream.md: read, never written. */
+/* perf since 6.15 records off-CPU time as bpf-output whose raw data is the sample: u32 pid, tid,
+ * u64 period, chain, u64 cgroup (tools/perf/util/evsel.c). stream.md: read, never written. */
 bool sp_event_is_offcpu_raw(const struct sp_event *event);
 
 #endif

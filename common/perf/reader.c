@@ -69,7 +69,8 @@ static int open_file(struct sp_reader *r, struct sp_err *err)
 	}
 	rc = sp_file_attrs_parse(&r->ev, l, &part, &why);
 	if (rc > 0)
-		sp_reader_complain(r, SP_INPUT_DAMAGED, "ids of its events lie outside of the file");
+		sp_reader_complain(r, SP_INPUT_DAMAGED,
+				   "ids of its events lie outside of the file");
 	if (rc >= 0 && s->mapped && l->data.size)
 		rc = sp_file_features_parse(&r->ev, l, &part);
 	sp_buf_deinit(&head);
@@ -228,9 +229,10 @@ static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, 
 		sp_get32(raw) < SP_PERF_HEADER_ATTR ? sp_events_of(&r->ev, raw, size) : NULL;
 	r->cur = chunk;
 	if (!sp_record_decode(rec, raw, size, event)) {
-		sp_reader_complain(r, SP_INPUT_DAMAGED,
-			 "the record at offset %llu (type %u, %zu bytes) cannot be parsed",
-			 (unsigned long long)pos, rec->type, size);
+		sp_reader_complain(
+			r, SP_INPUT_DAMAGED,
+			"the record at offset %llu (type %u, %zu bytes) cannot be parsed",
+			(unsigned long long)pos, rec->type, size);
 		return 1;
 	}
 	if (rec->type != SP_PERF_SAMPLE)
@@ -309,8 +311,9 @@ static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct f
 		if (rc == SP_ERR_NOMEM)
 			return rc;
 		if (rc < 0)
-			sp_reader_complain(r, SP_INPUT_DAMAGED, "the record at offset %llu: bad attributes",
-				 (unsigned long long)f->pos);
+			sp_reader_complain(r, SP_INPUT_DAMAGED,
+					   "the record at offset %llu: bad attributes",
+					   (unsigned long long)f->pos);
 		rc = give(r, rec, f->raw, f->size, f->pos, f->chunk);
 		if (type == SP_PERF_HEADER_EVENT_TYPE)
 			note_ext(r, rec);
@@ -447,7 +450,9 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader
 		return false;
 	const struct events_build_id *b = &r->ev.build_ids[i];
 	*out = (struct sp_reader_build_id){.path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL),
-					   .pid = b->pid, .misc = b->misc, .len = b->len};
+					   .pid = b->pid,
+					   .misc = b->misc,
+					   .len = b->len};
 	memcpy(out->id, b->id, sizeof out->id);
 	return true;
 }

@@ -2,7 +2,8 @@
  *
  * One reader serves a pipe (perf's pipe format, ours included) and a file (mapped; both layouts of
  * perf.data). Compressed records are expanded, other-endian ones swapped, AUX data skipped by its
- * true length. Not thread-safe; records may be handed to other threads while their chunk is held. */
+ * true length. Not thread-safe; records may be handed to other threads while their chunk is held.
+ */
 #ifndef SP_PERF_READER_H
 #define SP_PERF_READER_H
 
@@ -21,10 +22,10 @@ void sp_chunk_release(struct sp_chunk *c); /* any thread; frees or recycles with
 struct sp_perf_info {
 	const char *hostname, *osrelease, *version, *arch, *cmdline; /* cmdline: blank-separated */
 	uint32_t n_cpus;
-	int32_t clockid;              /* of the first attr, -1 when it uses none */
-	uint64_t clock_ns, wall_ns;   /* CLOCK_DATA: the same instant on both clocks */
-	bool is_pipe, is_ours;        /* is_ours: begun with our start record */
-	bool chain_is_site;           /* chains hold looked-up addresses (stream.md) */
+	int32_t clockid;            /* of the first attr, -1 when it uses none */
+	uint64_t clock_ns, wall_ns; /* CLOCK_DATA: the same instant on both clocks */
+	bool is_pipe, is_ours;      /* is_ours: begun with our start record */
+	bool chain_is_site;         /* chains hold looked-up addresses (stream.md) */
 	bool swapped;
 };
 

@@ -35,12 +35,12 @@ struct sp_reader {
 
 	struct sp_order order;
 	bool rounds_seen, looked_ahead;
-	bool flushing, flush_all;   /* giving out the queue: up to flush_limit, or all */
+	bool flushing, flush_all; /* giving out the queue: up to flush_limit, or all */
 	uint64_t flush_limit, next_limit, max_time, given_time;
 	struct frame round; /* the FINISHED_ROUND that comes after the flush */
 
-	struct sp_chunk *cur;      /* of the record just given */
-	bool cur_held;             /* released by the next call */
+	struct sp_chunk *cur; /* of the record just given */
+	bool cur_held;        /* released by the next call */
 	bool kernel_record_seen, end_seen;
 	enum sp_input_state state;
 	char complaint[300];

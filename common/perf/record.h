@@ -64,8 +64,14 @@ enum sp_perf_type {
 #define SP_MAX_RECORD 65535u
 #define SP_MAX_STACK 65528u
 
-enum sp_cpumode { SP_CPUMODE_UNKNOWN, SP_CPUMODE_KERNEL, SP_CPUMODE_USER, SP_CPUMODE_HV,
-		  SP_CPUMODE_GUEST_KERNEL, SP_CPUMODE_GUEST_USER };
+enum sp_cpumode {
+	SP_CPUMODE_UNKNOWN,
+	SP_CPUMODE_KERNEL,
+	SP_CPUMODE_USER,
+	SP_CPUMODE_HV,
+	SP_CPUMODE_GUEST_KERNEL,
+	SP_CPUMODE_GUEST_USER
+};
 
 /* Bits of misc beside the cpumode; their meaning depends on the type. */
 #define SP_MISC_COMM_EXEC (UINT16_C(1) << 13)
@@ -117,13 +123,13 @@ struct sp_perf_sample {
 	const uint8_t *chain; /* n_chain u64s, unaligned, native order: read with sp_get64 */
 	uint64_t n_chain;     /* 0 when absent */
 	bool has_ip, has_period, has_chain, has_regs, has_stack;
-	uint64_t regs_abi;   /* 0 none, 1 32-bit, 2 64-bit */
-	const uint8_t *regs; /* popcount(attr.sample_regs_user) u64s, unaligned, or NULL */
-	const uint8_t *stack; /* stack_bytes bytes from sp upwards, or NULL */
-	uint64_t stack_bytes; /* min(size, dyn_size): what was really copied */
+	uint64_t regs_abi;       /* 0 none, 1 32-bit, 2 64-bit */
+	const uint8_t *regs;     /* popcount(attr.sample_regs_user) u64s, unaligned, or NULL */
+	const uint8_t *stack;    /* stack_bytes bytes from sp upwards, or NULL */
+	uint64_t stack_bytes;    /* min(size, dyn_size): what was really copied */
 	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */
 	uint64_t n_branches;
-	uint64_t id;        /* which event; 0 when absent */
+	uint64_t id;                                       /* which event; 0 when absent */
 	uint64_t phys_addr, data_src, transaction, cgroup; /* 0 when absent */
 	const uint8_t *raw; /* raw_bytes of PERF_SAMPLE_RAW, or NULL */
 	uint32_t raw_bytes;
@@ -154,8 +160,8 @@ struct sp_record {
 	const uint8_t *raw;
 	const struct sp_event *event; /* whose sample_type applied; NULL for perf's own types */
 	uint64_t time_ns;             /* 0 when absent: see has_time */
-	int32_t pid, tid;             /* -1 when absent; from the sample_id for records without own */
-	uint32_t cpu;                 /* UINT32_MAX when absent */
+	int32_t pid, tid; /* -1 when absent; from the sample_id for records without own */
+	uint32_t cpu;     /* UINT32_MAX when absent */
 	bool has_time, has_tid;
 	bool malformed; /* its body could not be parsed: only type, misc, size, raw hold */
 	union {

@@ -7,12 +7,12 @@
 
 struct sp_source {
 	bool mapped, ended;
-	bool stopped;   /* a signal ended it */
-	int fd;         /* -1 when mapped */
+	bool stopped; /* a signal ended it */
+	int fd;       /* -1 when mapped */
 	bool close_fd;
-	char *name;     /* owned; for messages */
-	uint64_t pos;   /* offset in the input of `at` */
-	uint64_t limit; /* input ends here whatever follows; UINT64_MAX: at its end */
+	char *name;              /* owned; for messages */
+	uint64_t pos;            /* offset in the input of `at` */
+	uint64_t limit;          /* input ends here whatever follows; UINT64_MAX: at its end */
 	const uint8_t *at, *end; /* bytes in hand, in chunk */
 	struct sp_chunk *chunk;  /* held */
 	struct sp_chunk_pool *pool;

@@ -91,8 +91,9 @@ static void swap_read(struct swapper *s, uint64_t format)
 	}
 }
 
-/* Flags of a branch entry are bit-fields; a big-endian machine allocates them from the top: mispred,
- * predicted, in_tx, abort (1 bit each), cycles (16), type (4), spec (2), new_type (4), priv (3). */
+/* Flags of a branch entry are bit-fields; a big-endian machine allocates them from the top:
+ * mispred, predicted, in_tx, abort (1 bit each), cycles (16), type (4), spec (2), new_type (4),
+ * priv (3). */
 static uint64_t branch_flags(uint64_t be)
 {
 	static const uint8_t widths[] = {1, 1, 1, 1, 16, 4, 2, 4, 3};

@@ -472,7 +472,8 @@ int sp_writer_comm(struct sp_writer *w, int32_t pid, int32_t tid, const char *co
 		   const struct sp_sample_id *sid, struct sp_err *err)
 {
 	size_t len, room_for = padded(comm, &len);
-	uint8_t *p = begin(w, SP_PERF_COMM, is_exec ? SP_MISC_COMM_EXEC : 0, 8 + room_for, sid, err);
+	uint8_t *p =
+		begin(w, SP_PERF_COMM, is_exec ? SP_MISC_COMM_EXEC : 0, 8 + room_for, sid, err);
 	if (!p)
 		return w->sticky.code;
 	sp_put32(p, (uint32_t)pid);

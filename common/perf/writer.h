@@ -1,7 +1,8 @@
 /* Writing perf's pipe format, or a perf.data file.
  *
  * Records are built in one buffer and leave in batches: sp_writer_flush when the caller decides,
- * by itself when the buffer is full. A failed write is sticky and is returned by every later call. */
+ * by itself when the buffer is full. A failed write is sticky and is returned by every later call.
+ */
 #ifndef SP_PERF_WRITER_H
 #define SP_PERF_WRITER_H
 
@@ -46,8 +47,8 @@ int sp_writer_features(struct sp_writer *w, const struct sp_writer_features *f, 
  * HEADER_HOSTNAME 3 …). Larger than a record holds: left out of a stream. */
 int sp_writer_feature(struct sp_writer *w, unsigned feature, const void *data, size_t size,
 		      struct sp_err *err);
-/* EVENT_DESC of all attrs, LAST_FEATURE, EVENT_UPDATE/NAME: what sp_writer_features does at its end,
- * for those who wrote the features one by one. */
+/* EVENT_DESC of all attrs, LAST_FEATURE, EVENT_UPDATE/NAME: what sp_writer_features does at its
+ * end, for those who wrote the features one by one. */
 int sp_writer_head_end(struct sp_writer *w, struct sp_err *err);
 /* HEADER_BUILD_ID: pid -1 for all processes; misc says kernel or user (SP_CPUMODE_*). */
 int sp_writer_build_id(struct sp_writer *w, int32_t pid, uint16_t misc, const uint8_t *build_id,

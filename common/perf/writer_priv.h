@@ -8,7 +8,7 @@
 
 struct writer_attr {
 	uint8_t bytes[SP_ATTR_BYTES];
-	char *name; /* owned; NULL: nobody said */
+	char *name;    /* owned; NULL: nobody said */
 	uint64_t *ids; /* owned */
 	size_t n_ids;
 };
@@ -24,9 +24,9 @@ struct sp_writer {
 	size_t n_attrs, cap_attrs;
 
 	/* files */
-	bool head_out;          /* header and attrs stand in the file */
-	uint64_t data_at;       /* offset of the data section */
-	uint64_t attrs_at;      /* and of the attrs that were written with the header */
+	bool head_out;     /* header and attrs stand in the file */
+	uint64_t data_at;  /* offset of the data section */
+	uint64_t attrs_at; /* and of the attrs that were written with the header */
 	size_t n_attrs_out;
 	struct sp_buf features[SP_N_FEATURES]; /* contents, by id */
 	struct sp_buf build_ids;
@@ -35,9 +35,9 @@ struct sp_writer {
 /* The header before the first data byte; the rest at the end. */
 int sp_writer_file_head(struct sp_writer *w, struct sp_err *err);
 int sp_writer_file_end(struct sp_writer *w, struct sp_err *err);
-/* A HEADER_* record of a stream: 1 when the file's header took it, 0 when it belongs to the data. */
-int sp_writer_file_absorb(struct sp_writer *w, const uint8_t *rec, size_t size,
-			  struct sp_err *err);
+/* A HEADER_* record of a stream: 1 when the file's header took it, 0 when it belongs to the data.
+ */
+int sp_writer_file_absorb(struct sp_writer *w, const uint8_t *rec, size_t size, struct sp_err *err);
 
 int sp_writer_add_attr(struct sp_writer *w, const uint8_t *attr, const char *name,
 		       const uint64_t *ids, size_t n_ids, struct sp_err *err);

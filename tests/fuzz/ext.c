@@ -14,8 +14,9 @@ static void one_payload(const uint8_t *payload, size_t size)
 		struct sp_buf again = {0};
 		struct sp_ext_object second;
 		sp_ext_object_encode(&again, &o);
-		if (!again.failed && (sp_ext_object_decode(&second, again.data, again.len, NULL) < 0 ||
-				      second.size != o.size || second.path_len != o.path_len))
+		if (!again.failed &&
+		    (sp_ext_object_decode(&second, again.data, again.len, NULL) < 0 ||
+		     second.size != o.size || second.path_len != o.path_len))
 			__builtin_trap();
 		sp_buf_deinit(&again);
 	}

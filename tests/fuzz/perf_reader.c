@@ -30,7 +30,7 @@ static void look_at(const struct sp_record *rec)
 		look(s->raw, s->raw_bytes);
 		if (s->regs)
 			look(s->regs, 8u * (unsigned)__builtin_popcountll(
-						  rec->event->attr.sample_regs_user));
+						   rec->event->attr.sample_regs_user));
 		if (s->chain_end > rec->size || s->user_end > rec->size ||
 		    s->chain_off > s->chain_end || s->user_off > s->user_end)
 			__builtin_trap();

@@ -1,6 +1,7 @@
 /* perf-copy [-f | -s | -n] [INPUT]: an input record by record through the reader and the writer, to
- * stdout; perf must find the copy equal. -f writes a perf.data file, -s copies in the input's order,
- * -n only counts: samples, LOST, LOST_SAMPLES, records out of order, the state of the input. */
+ * stdout; perf must find the copy equal. -f writes a perf.data file, -s copies in the input's
+ * order, -n only counts: samples, LOST, LOST_SAMPLES, records out of order, the state of the input.
+ */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>

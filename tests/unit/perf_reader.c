@@ -243,7 +243,8 @@ static void test_cut(void)
 		free(copy);
 	}
 	tap_eq(refused, 16, "a stream shorter than its header is refused");
-	tap_eq(wrong, 0, "cut at every byte it gives the whole records, and is whole on their bounds");
+	tap_eq(wrong, 0,
+	       "cut at every byte it gives the whole records, and is whole on their bounds");
 	sp_buf_deinit(&e.b);
 }
 
@@ -382,7 +383,8 @@ static void test_bomb(void)
 	while (r && sp_reader_next(r, &rec, NULL) == 1)
 		n++;
 	tap_ok(n <= (64u << 20) / 64 + 2, "one compressed record expands to 64 MiB at most");
-	tap_ok(r && sp_reader_state(r) == SP_INPUT_DAMAGED && strstr(sp_reader_complaint(r), "expands"),
+	tap_ok(r && sp_reader_state(r) == SP_INPUT_DAMAGED &&
+		       strstr(sp_reader_complaint(r), "expands"),
 	       "and that is told");
 	sp_reader_close(r);
 	sp_buf_deinit(&zeros);
@@ -432,7 +434,8 @@ static void test_features(bool be)
 	e64(&e, 2), e64(&e, id_b), estr(&e, "renamed", 8);
 	e_end(&e);
 	e_begin(&e, SP_PERF_HEADER_BUILD_ID, SP_MISC_BUILD_ID_SIZE | 2);
-	e32(&e, UINT32_MAX), ebytes(&e, "01234567890123456789", 20), e8(&e, 20), ebytes(&e, "\0\0", 3);
+	e32(&e, UINT32_MAX), ebytes(&e, "01234567890123456789", 20), e8(&e, 20),
+		ebytes(&e, "\0\0", 3);
 	estr(&e, "/lib/x.so", 64);
 	e_end(&e);
 	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
@@ -468,11 +471,16 @@ static void test_names(void)
 		uint32_t type;
 		uint64_t config;
 		const char *name;
-	} known[] = {{0, 0, "cycles"},	      {0, 5, "branch-misses"},
-		     {1, 0, "cpu-clock"},     {1, 2, "page-faults"},
-		     {3, 0x10000, "L1-dcache-load-misses"}, {3, 2, "LLC-loads"},
-		     {4, 0x1a2, "raw 0x1a2"}, {0, 0x400000000, "cycles"},
-		     {9, 0x3c, "pmu9/0x3c/"}, {1, 999, "software 0x3e7"}};
+	} known[] = {{0, 0, "cycles"},
+		     {0, 5, "branch-misses"},
+		     {1, 0, "cpu-clock"},
+		     {1, 2, "page-faults"},
+		     {3, 0x10000, "L1-dcache-load-misses"},
+		     {3, 2, "LLC-loads"},
+		     {4, 0x1a2, "raw 0x1a2"},
+		     {0, 0x400000000, "cycles"},
+		     {9, 0x3c, "pmu9/0x3c/"},
+		     {1, 999, "software 0x3e7"}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
 		struct sp_attr a = {.type = known[i].type, .config = known[i].config};
 		char name[64];
@@ -669,7 +677,8 @@ static void test_head(void)
 	tap_eq(sp_get64(out.data + 136), id_a, "which is the same");
 	sp_attr_decode(&got, out.data + 8, 128, false, NULL);
 	tap_eq(got.size, 128, "its size says so");
-	tap_eq(got.sample_type, E_SAMPLE_TYPE | SP_SAMPLE_CALLCHAIN, "it lost registers and stacks");
+	tap_eq(got.sample_type, E_SAMPLE_TYPE | SP_SAMPLE_CALLCHAIN,
+	       "it lost registers and stacks");
 	tap_eq(got.flags & SP_ATTR_EXCLUDE_CALLCHAIN_USER, 0, "and has user chains");
 	tap_eq(got.sample_regs_user | got.sample_stack_user, 0, "and no masks and sizes");
 	sp_record_parse(&rec, e.b.data + desc_at, e.b.len - desc_at, NULL, 0, NULL);

@@ -258,7 +258,8 @@ static void test_read_formats(void)
 
 /* --- the other records of the kernel --- */
 
-static const uint8_t build_id[20] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+static const uint8_t build_id[20] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+				     11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 
 static void put_others(struct enc *e)
 {
@@ -426,13 +427,22 @@ static void test_others(void)
 
 /* --- bodies that lie --- */
 
-enum lie { CHAIN_COUNT, BRANCH_COUNT, STACK_SIZE, RAW_SIZE, AUX_SIZE, REGS_CUT, READ_COUNT, N_LIES };
+enum lie {
+	CHAIN_COUNT,
+	BRANCH_COUNT,
+	STACK_SIZE,
+	RAW_SIZE,
+	AUX_SIZE,
+	REGS_CUT,
+	READ_COUNT,
+	N_LIES
+};
 
 static void put_lie(struct enc *e, enum lie lie)
 {
 	static const uint64_t types[N_LIES] = {
 		SP_SAMPLE_CALLCHAIN, SP_SAMPLE_BRANCH_STACK, SP_SAMPLE_STACK_USER, SP_SAMPLE_RAW,
-		SP_SAMPLE_AUX,	     SP_SAMPLE_REGS_USER,    SP_SAMPLE_READ};
+		SP_SAMPLE_AUX,       SP_SAMPLE_REGS_USER,    SP_SAMPLE_READ};
 	struct sp_attr a = e_plain_attr();
 	uint64_t id = 1;
 	a.sample_type = SP_SAMPLE_IDENTIFIER | types[lie];
@@ -440,8 +450,8 @@ static void put_lie(struct enc *e, enum lie lie)
 	a.read_format = SP_READ_GROUP | SP_READ_ID;
 	e_pipe(e);
 	e_head_attr(e, &a, 128, &id, 1);
-	static const uint64_t huge[] = {3, UINT64_C(1) << 60, UINT64_C(1) << 61, UINT64_MAX,
-					UINT64_MAX / 24 + 1, UINT64_C(1) << 32};
+	static const uint64_t huge[] = {3,          UINT64_C(1) << 60,   UINT64_C(1) << 61,
+					UINT64_MAX, UINT64_MAX / 24 + 1, UINT64_C(1) << 32};
 	for (size_t i = 0; i < sizeof huge / sizeof *huge; i++) {
 		e_begin(e, SP_PERF_SAMPLE, 2);
 		e64(e, 1);
@@ -487,7 +497,8 @@ static void test_pure_entry(void)
 	const struct sp_event *events[] = {&one, &two};
 	struct sp_record rec;
 	e_sample(&e, 6, 1, 0x1234);
-	tap_eq(sp_record_parse(&rec, e.b.data, e.b.len, events, 2, NULL), 0, "one record is parsed");
+	tap_eq(sp_record_parse(&rec, e.b.data, e.b.len, events, 2, NULL), 0,
+	       "one record is parsed");
 	tap_ok(rec.event == &two, "by the event of its id");
 	tap_eq(rec.sample.ip, 0x1234, "with its values");
 	unsigned refused = 0;

@@ -25,7 +25,8 @@ static int fresh_file(void)
 	return fd;
 }
 
-static const struct sp_sample_id sid = {.pid = 100, .tid = 101, .time_ns = 5000, .cpu = 1, .id = 77};
+static const struct sp_sample_id sid = {
+	.pid = 100, .tid = 101, .time_ns = 5000, .cpu = 1, .id = 77};
 
 static void write_head(struct sp_writer *w)
 {
@@ -55,8 +56,15 @@ static void write_head(struct sp_writer *w)
 
 static void write_body(struct sp_writer *w)
 {
-	struct sp_perf_mmap m = {.start = 0x400000, .len = 0x1000, .pgoff = 0x2000, .maj = 8,
-				 .min = 1, .ino = 7, .ino_gen = 6, .prot = 5, .flags = 2,
+	struct sp_perf_mmap m = {.start = 0x400000,
+				 .len = 0x1000,
+				 .pgoff = 0x2000,
+				 .maj = 8,
+				 .min = 1,
+				 .ino = 7,
+				 .ino_gen = 6,
+				 .prot = 5,
+				 .flags = 2,
 				 .path = "/bin/true"};
 	sp_writer_comm(w, 100, 101, "hello", true, &sid, &err);
 	sp_writer_mmap2(w, 100, 101, &m, 2, &sid, &err);
@@ -166,7 +174,8 @@ static void test_write(bool as_file)
 	write_body(w);
 	tap_eq((uint64_t)sp_writer_finish(w, &err), 0, "and finished");
 	struct sp_reader *r = open_fd(fd);
-	if (!tap_ok(r != NULL, as_file ? "our reader opens the file" : "our reader opens the stream"))
+	if (!tap_ok(r != NULL,
+		    as_file ? "our reader opens the file" : "our reader opens the stream"))
 		return;
 	tap_eq(sp_reader_info(r)->is_pipe, !as_file, "in the form that was asked for");
 	check_body(r);
@@ -266,12 +275,14 @@ static void test_ext(void)
 	tap_ok(v && len == 2 && memcmp(v, "12", 2) == 0, "a value is found by key");
 	v = sp_ext_value(x.payload, x.payload_bytes, "empty", &len);
 	tap_ok(v && len == 0, "an empty one too");
-	tap_ok(!sp_ext_value(x.payload, x.payload_bytes, "start", &len), "a key's beginning is none");
+	tap_ok(!sp_ext_value(x.payload, x.payload_bytes, "start", &len),
+	       "a key's beginning is none");
 	tap_ok(!sp_ext_value(x.payload, x.payload_bytes, "site", &len), "nor is a value");
 
 	sp_put32(b.data + 20, 33); /* more than the record holds */
 	rec = parse(b.data);
-	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT, "a lie is corrupt");
+	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT,
+	       "a lie is corrupt");
 	sp_put32(b.data + 20, 30);
 	sp_put64(b.data + 40, 29); /* total below what is here */
 	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT, "every lie");
@@ -317,8 +328,12 @@ static void test_fragments(void)
 	tap_eq((uint64_t)join_all(j, &b, -1, &payload, &size), 1, "the number may be used again");
 	tap_ok(size == n && memcmp(payload, data, n) == 0, "for a whole one");
 
-	struct sp_ext huge = {.version = 1, .kind = SP_EXT_OBJECT, .object = 1,
-			      .total = UINT64_C(1) << 62, .payload = data, .payload_bytes = 8};
+	struct sp_ext huge = {.version = 1,
+			      .kind = SP_EXT_OBJECT,
+			      .object = 1,
+			      .total = UINT64_C(1) << 62,
+			      .payload = data,
+			      .payload_bytes = 8};
 	tap_eq((uint64_t)sp_ext_join(j, &huge, &payload, &size, &err), (uint64_t)SP_ERR_LIMIT,
 	       "an object beyond the limit is refused");
 	sp_ext_joiner_free(j);
@@ -329,13 +344,24 @@ static void test_fragments(void)
 static void test_object(void)
 {
 	struct sp_buf b = {0};
-	struct sp_ext_object o = {.kind = SP_OBJECT_FILE, .pid = -1, .time_ns = 5, .start = 6,
-				  .end = 7, .maj = 8, .min = 9, .ino = 10, .build_id_len = 20,
-				  .path = "[vdso]", .path_len = 6,
-				  .data = (const uint8_t *)"ELF bytes", .size = 9}, got;
+	struct sp_ext_object o = {.kind = SP_OBJECT_FILE,
+				  .pid = -1,
+				  .time_ns = 5,
+				  .start = 6,
+				  .end = 7,
+				  .maj = 8,
+				  .min = 9,
+				  .ino = 10,
+				  .build_id_len = 20,
+				  .path = "[vdso]",
+				  .path_len = 6,
+				  .data = (const uint8_t *)"ELF bytes",
+				  .size = 9},
+			     got;
 	memset(o.build_id, 0xcd, 20);
 	sp_ext_object_encode(&b, &o);
-	tap_eq((uint64_t)sp_ext_object_decode(&got, b.data, b.len, &err), 0, "an object is decoded");
+	tap_eq((uint64_t)sp_ext_object_decode(&got, b.data, b.len, &err), 0,
+	       "an object is decoded");
 	tap_ok(got.kind == o.kind && got.pid == -1 && got.time_ns == 5 && got.start == 6 &&
 		       got.end == 7 && got.maj == 8 && got.min == 9 && got.ino == 10,
 	       "with its numbers");
