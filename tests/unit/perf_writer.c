@@ -295,6 +295,47 @@ static void test_ext(void)
 	sp_buf_deinit(&b);
 }
 
+/* The bytes that stackpulse-stream(5) promises for version 1; they never change. */
+static void test_golden(void)
+{
+	static const uint8_t start[80] = {
+		65,   0,    0, 0,   0,   0,   80,  0,   'S', 'T',  'K',  'P',  'U',  'L',  'S',
+		'E',  1,    0, 1,   0,   11,  0,   0,   0,   0x08, 0x07, 0x06, 0x05, 0x04, 0x03,
+		0x02, 0x01, 0, 0,   0,   0,   0,   0,   0,   0,    11,   0,    0,    0,    0,
+		0,    0,    0, 'c', 'h', 'a', 'i', 'n', '=', 's',  'i',  't',  'e',  '\n'};
+	static const uint8_t object[] = {
+		1, 0, 0, 0, 255, 255, 255, 255,  2,    0, 0, 0, 0, 0,   0,   0,   3,   0,  0, 0, 0,
+		0, 0, 0, 4, 0,   0,   0,   0,    0,    0, 0, 5, 0, 0,   0,   0,   0,   0,  0, 6, 0,
+		0, 0, 7, 0, 0,   0,   2,   0xab, 0xcd, 0, 0, 0, 0, 0,   0,   0,   0,   0,  0, 0, 0,
+		0, 0, 0, 0, 0,   0,   0,   0,    0,    1, 0, 0, 0, 'p', 'd', 'a', 't', 'a'};
+	struct sp_buf b = {0};
+	sp_ext_encode(&b, SP_EXT_START, UINT64_C(0x0102030405060708), "chain=site\n", 11);
+	tap_ok(b.len == sizeof start && memcmp(b.data, start, sizeof start) == 0,
+	       "a start record has the bytes of version 1");
+	b.len = 0;
+	struct sp_ext_object o = {.kind = SP_OBJECT_FILE,
+				  .pid = -1,
+				  .time_ns = 2,
+				  .start = 3,
+				  .end = 4,
+				  .ino = 5,
+				  .maj = 6,
+				  .min = 7,
+				  .build_id_len = 2,
+				  .build_id = {0xab, 0xcd},
+				  .path = "p",
+				  .path_len = 1,
+				  .data = (const uint8_t *)"data",
+				  .size = 4};
+	sp_ext_object_encode(&b, &o);
+	tap_ok(b.len == sizeof object && memcmp(b.data, object, sizeof object) == 0,
+	       "an embedded object has the bytes of version 1");
+	tap_ok(SP_EXT_EXEC == 2 && SP_EXT_RUNTIME == 3 && SP_EXT_OBJECT == 4 && SP_EXT_LOSS == 5 &&
+		       SP_EXT_COUNTERS == 6 && SP_EXT_END == 7 && SP_EXT_STACK_TAIL == 8,
+	       "kinds have the numbers of version 1");
+	sp_buf_deinit(&b);
+}
+
 /* Walk the records of b into the joiner; skip one fragment when skip >= 0. */
 static int join_all(struct sp_ext_joiner *j, const struct sp_buf *b, int skip,
 		    const uint8_t **payload, size_t *size)
@@ -383,6 +424,7 @@ int main(void)
 	test_absorb();
 	test_full();
 	test_ext();
+	test_golden();
 	test_fragments();
 	test_object();
 	return tap_done();
