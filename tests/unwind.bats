@@ -203,7 +203,9 @@ n_samples() { # INPUT
 
 @test "a dead next stage, and a full disk, are named: exit 1" {
 	record x.data "$SP_PROG/threads" 100
-	(sp-unwind -q x.data 2>log || echo $? >status) | head -c 10 >/dev/null
+	# The next stage has gone before the first byte is written.
+	mkfifo gone
+	{ read -r _ <gone; sp-unwind -q x.data 2>log || echo $? >status; } | { exec <&-; echo >gone; }
 	equal "$(cat status)" 1
 	holds "$(cat log)" "Broken pipe"
 	holds "$(cat log)" "next stage"
@@ -239,7 +241,7 @@ n_samples() { # INPUT
 		stops = sum(v for k, v in s.items() if k.startswith("stop_"))
 		assert s["state"] == "whole", s
 		assert stops == s["unwound"] == s["sample_events"] >= 300, s
-		assert s["frames"] >= 5 * s["unwound"], s
+		assert s["frames"] >= 4 * s["unwound"], s
 		assert s["rule_hits"] + s["rule_misses"] >= s["frames"] - s["unwound"], s
 	END
 	equal "$(stacks <out | wc -l)" "$(n_samples x.data)"
