@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "elf/minidebug.h"
-
 static atomic_uint next_id = 1;
 
 static uint64_t section_svma(const struct sp_elf *e, const char *name)
@@ -189,9 +187,6 @@ void uw_module_free(struct uw_module *m)
 		free(d[i].owned);
 	}
 	free(d);
-	if (m->mini_owned)
-		sp_elf_close(&m->mini);
-	free(m->mini_owned);
 	free(m->eh_owned);
 	free((void *)(uintptr_t)m->code.v);
 	pthread_mutex_destroy(&m->lock);
@@ -233,22 +228,6 @@ static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m,
 	(void)cfi_index_build(&d->index, &d->section, &m->code, NULL);
 }
 
-/* The compressed ELF file inside of some: kept only if it has what we want. */
-static void mini_init(struct cfi_debug *d, struct uw_module *m)
-{
-	if (sp_minidebug_open(&m->mini, &m->mini_owned, m->elf, NULL) <= 0)
-		return;
-	debug_frame_init(d, m, &m->mini);
-	if (d->index.n)
-		return;
-	free(d->owned);
-	d->owned = NULL;
-	d->section.data = NULL;
-	sp_elf_close(&m->mini);
-	free(m->mini_owned);
-	m->mini_owned = NULL;
-}
-
 const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 {
 	struct uw_module *m = lazily(cm);
@@ -261,7 +240,6 @@ const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 		debug_frame_init(&d[0], m, m->elf);
 		if (m->debug)
 			debug_frame_init(&d[1], m, m->debug);
-		mini_init(&d[2], m);
 		atomic_store_explicit(&m->debug_frames, d, memory_order_release);
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -16,8 +16,8 @@ struct cfi_debug {
 	struct cfi_index index;
 };
 
-/* Of the file, of its debug file, of its .gnu_debugdata (Android puts one there). */
-#define CFI_DEBUGS 3
+/* Of the file, of its debug file. */
+#define CFI_DEBUGS 2
 
 struct uw_module {
 	struct sp_elf *elf, *debug; /* owned; debug may be NULL */
@@ -38,8 +38,6 @@ struct uw_module {
 	_Atomic(struct cfi_index *) eh_index; /* instead of a table that can't be trusted */
 	atomic_bool table_checked;            /* a gap was met, and the table found whole */
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
-	struct sp_elf mini; /* of .gnu_debugdata, when it has a .debug_frame */
-	void *mini_owned;
 };
 
 /* The FDE in force at an address and the section that holds it. False: none. */
