@@ -59,14 +59,21 @@ static size_t type_bytes(const char *s, size_t n)
 {
 	size_t depth = 0, at = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (s[i] == '<' || s[i] == '{' || s[i] == '[')
+		if (n - i > 8 && !memcmp(s + i, "operator", 8)) {
+			i += 8; /* a blank or a symbol belongs to the name */
+			i += operator_bytes(s + i, n - i);
+			i -= i < n && s[i] != ' ';
+		} else if (s[i] == '<' || s[i] == '{' || s[i] == '[') {
 			depth++;
-		else if (depth && (s[i] == '>' || s[i] == '}' || s[i] == ']'))
+		} else if (depth && (s[i] == '>' || s[i] == '}' || s[i] == ']')) {
 			depth--;
-		else if (s[i] == '(' && !depth)
-			return at;
-		else if (s[i] == ' ' && !depth && !(i >= 8 && !memcmp(s + i - 8, "operator", 8)))
+		} else if (s[i] == '(' && !depth) {
+			if (n - i < 21 || memcmp(s + i, "(anonymous namespace)", 21) != 0)
+				return at;
+			i += 20;
+		} else if (s[i] == ' ' && !depth) {
 			at = i + 1;
+		}
 	}
 	return 0; /* no parameters: not a name that has a type */
 }

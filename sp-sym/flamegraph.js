@@ -92,6 +92,32 @@
 	function percent(v, of) { return of ? (100 * v / of).toFixed(2) + " %" : "0 %"; }
 	function escape(s) { return s.replace(/[&<>"]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]); }
 
+	// A long C++ name loses the insides of its longest brackets first (template arguments, parameters),
+	// then its return type. What must stay together, and brackets that are done with, stand as U+0001 to
+	// U+0005 meanwhile.
+	const PLAIN = "<>() ", hide = m => m.replace(/[<>() ]/g, c => String.fromCharCode(PLAIN.indexOf(c) + 1));
+	const KEPT = /operator(<=>|<<=?|>>=?|<=?|>=?|->\*?|\(\)| )|\(anonymous namespace\)|->|\{unnamed type[^}]*\}| (?=<)/g;
+	function longest(t) {
+		const open = [];
+		let best = null;
+		for (let i = 0; i < t.length; i++) {
+			if (t[i] === "<" || t[i] === "(") open.push(i);
+			else if (open.length && t[i] === (t[open[open.length - 1]] === "<" ? ">" : ")")) {
+				const at = open.pop();
+				if (i - at > 2 && (!best || i - at > best[1] - best[0])) best = [at, i];
+			}
+		}
+		return best;
+	}
+	function brief(s, room) {
+		let t = s.replace(KEPT, hide);
+		for (let n = 0, cut; n < 40 && t.length > room && t.length < 5000 && (cut = longest(t)); n++)
+			t = t.slice(0, cut[0] + 1) + "…" + t.slice(cut[1]);
+		const args = t.indexOf("("), space = t.lastIndexOf(" ", args);
+		if (t.length > room && args > 0 && space > 0) t = t.slice(space + 1);
+		return t.replace(/[\u0001-\u0005]/g, c => PLAIN[c.charCodeAt(0) - 1]);
+	}
+
 	let root = null, zoomed = null, selected = null, flame = false, match = null, drawn = [], places = new Map();
 
 	// Which nodes are wide enough to be seen, with their places: siblings are ordered by weight, so
@@ -133,8 +159,9 @@
 				`<rect x="${r.x.toFixed(2)}" y="${y + .5}" width="${Math.max(r.w, .3).toFixed(2)}" height="${ROW - 1}"${r.w < 3 ? ' stroke="none"' : ' rx="1.5"'} fill="${fill}"/>`;
 			const room = Math.floor((r.w - 7) / CHAR);
 			if (room >= 2) {
-				const full = name(n);
-				const label = full.length <= room ? full : full.slice(0, room - 1) + "…";
+				let label = name(n);
+				if (label.length > room && /[<(]/.test(label)) label = brief(label, room);
+				if (label.length > room) label = label.slice(0, room - 1) + "…";
 				s += `<text x="${(r.x + 4).toFixed(2)}" y="${y + 13}">${escape(label)}</text>`;
 			}
 			out.push(s + "</g>");

@@ -6,6 +6,7 @@
 #include "base/counters.h"
 #include "counts.h"
 #include "formats.h"
+#include "term.h"
 #include "tree.h"
 
 #define CHART_WIDTH 1200
@@ -83,21 +84,20 @@ static const char *unit(const struct view *v)
 	return !v->opt->by_weight ? "samples" : view_weight_is_time(v) ? "ns" : "weight";
 }
 
-/* The first `columns` characters of a name, as XML. */
+/* A name in at most `columns` columns, as XML: C++ names lose the insides of their brackets, then
+ * all lose their end. */
 static void write_label(struct out *o, const char *name, size_t columns)
 {
 	struct sp_buf b = {0};
-	size_t len = strlen(name), i = 0;
 	uint32_t c;
-	for (size_t n = 0; i < len && n < columns; n++)
-		i += out_utf8(name + i, len - i, &c);
-	bool cut = i < len;
-	if (cut) { /* one less, for the dots */
-		i = 0;
-		for (size_t n = 0; i < len && n + 1 < columns; n++)
-			i += out_utf8(name + i, len - i, &c);
-	}
-	sp_buf_add(&b, name, i);
+	out_text_buf(&b, name, strlen(name), 0);
+	if (term_columns_n((const char *)b.data, b.len) > columns)
+		term_elide(&b, columns);
+	bool cut = term_columns_n((const char *)b.data, b.len) > columns;
+	size_t i = 0;
+	while (cut && i < b.len && term_columns_n((const char *)b.data, i) + 2 <= columns)
+		i += out_utf8((const char *)b.data + i, b.len - i, &c);
+	b.len = cut ? i : b.len;
 	sp_buf_u8(&b, 0);
 	if (!b.failed)
 		out_xml(o, (const char *)b.data);

@@ -295,15 +295,15 @@ assert wide <= int(sys.argv[1]), wide' $width
 
 @test "--help, the man page and the completion know the same options" {
 	sp-sym --help | grep -o -e '--[a-z][a-z-]*' | LC_ALL=C sort -u >options
-	sed 's/\\-/-/g' "$TOP/sp-sym/sp-sym.1" >man
+	sed 's/\\-/-/g' "$TOP/sp-sym/sp-sym.1" >page
 	while read -r option; do
 		case $option in --stats) continue ;; esac
-		grep -q -e "$option" man || fail "the man page lacks $option"
+		grep -q -e "$option" page || fail "the man page lacks $option"
 		grep -q -e "$option" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $option"
 	done <options
 	for format in $FORMATS; do
 		holds "$(sp-sym --help)" "$format"
-		grep -qx ".B $format" man || fail "the man page lacks $format"
-		grep -q "[ \"]$format[ \"]" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $format"
+		grep -qx ".B $format" page || fail "the man page lacks $format"
+		grep -q "[ \"]${format}[ \"]" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $format"
 	done
 }
