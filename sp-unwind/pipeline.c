@@ -25,8 +25,8 @@ struct run {
 	struct un_modules *modules;
 	struct sp_ext_joiner *joiner;
 	bool has_machine, has_origin, input_is_site;
-	bool is_live_stream; /* our start record, of this boot */
-	uint64_t flushed_ms; /* when the next stage was given what there was */
+	bool is_live_stream;            /* our start record, of this boot */
+	uint64_t flushed_ms;            /* when the next stage was given what there was */
 	uint64_t round_ns, round_bytes; /* the last FINISHED_ROUND's time, bytes since then */
 };
 

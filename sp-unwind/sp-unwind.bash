@@ -4,7 +4,7 @@ _sp_unwind() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
 	# readline splits words at "=": --symfs = DIR
 	[[ $cur == "=" ]] && cur=
-	[[ $prev == "=" && COMP_CWORD -ge 2 ]] && prev=${COMP_WORDS[COMP_CWORD - 2]}
+	[[ $prev == "=" ]] && ((COMP_CWORD >= 2)) && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	compopt -o filenames 2>/dev/null
 	case $prev in
 	-o | --output | --dump-cfi)

@@ -133,6 +133,7 @@ n_samples() { # INPUT
 }
 
 @test "frame-pointer recordings pass through as they are" {
+	# shellcheck disable=SC2129 # more to read that way
 	perf record -q -e cpu-clock -F 999 --call-graph fp -o x.data -- "$SP_PROG/chain-fp" 150 >/dev/null 2>>perf.log
 	perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso -i x.data >theirs 2>>perf.log
 	sp-unwind x.data 2>log | perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso -i - >ours 2>>perf.log
@@ -143,6 +144,7 @@ n_samples() { # INPUT
 @test "a file, the same file through a pipe, and perf's own stream: the same stacks" {
 	record x.data "$SP_PROG/chain-pie" 150
 	sp-unwind x.data | stacks >file
+	# shellcheck disable=SC2002 # a pipe is meant
 	cat x.data | sp-unwind | stacks >pipe
 	cmp file pipe
 	[ "$(wc -l <file)" -ge 100 ]
@@ -220,6 +222,7 @@ n_samples() { # INPUT
 	run sp-unwind -o x.data x.data
 	equal "$status" 2
 	cmp x.data y.data
+	# shellcheck disable=SC2094 # that is the point
 	run sp-unwind -o x.data <x.data
 	equal "$status" 2
 	cmp x.data y.data
@@ -335,6 +338,7 @@ catches() { # PID: SIGTERM (bit 14) has a handler
 	record x.data "$SP_PROG/uw_life" churn 400
 	[ "$(perf script --show-mmap-events -i x.data 2>>perf.log | grep -c libplugin)" -gt 1000 ]
 	# Through a pipe, so that no mapped input counts.
+	# shellcheck disable=SC2002
 	cat x.data | python3 -c '
 import resource, subprocess
 subprocess.run(["sp-unwind", "-q", "-j2"], check=True)

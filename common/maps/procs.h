@@ -37,8 +37,9 @@ struct sp_mapping {
 	uint32_t flags;            /* SP_MAPPING_* */
 };
 #define SP_MAPPING_KERNEL 1u
-#define SP_MAPPING_ANON 2u /* //anon, [heap], [stack…, /dev/zero, memfd-less: see sp_path_is_anon \
-			    */
+#define SP_MAPPING_ANON                                                                            \
+	2u /* //anon, [heap], [stack…, /dev/zero, memfd-less: see sp_path_is_anon                \
+	    */
 
 struct sp_space {
 	_Atomic uint32_t refs;
