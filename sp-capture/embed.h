@@ -59,8 +59,9 @@ void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct c
 void cap_embed_jit(struct cap_embed_state *s, struct cap_proc *q);
 /* A process calls exec: what it was is over. */
 void cap_embed_off(struct cap_embed_state *s, const struct cap_proc *q, uint64_t time_ns);
-/* A process ends, or calls exec: its perf map and jitdump as they are. */
-void cap_embed_end(struct cap_embed_state *s, struct cap_proc *q, uint64_t time_ns);
+/* A process ends, or calls exec at end_ns (0: it goes on, or its files cannot be the next image's):
+ * its perf map and jitdump. */
+void cap_embed_end(struct cap_embed_state *s, struct cap_proc *q, uint64_t end_ns);
 
 /* Fragments of waiting objects, at most budget bytes. True when more wait. */
 bool cap_embed_pump(struct cap_embed_state *s, size_t budget);

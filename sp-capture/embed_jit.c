@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define ENVIRON_MAX (1u << 20)
-#define CLOCK_SLACK_NS UINT64_C(2000000000) /* file times are coarser than ours */
+#define CLOCK_SLACK_NS UINT64_C(20000000) /* file times are of the last tick */
 
 enum { PYTHON = 1, PERF_MAP = 2, JITDUMP = 3 };
 
@@ -264,27 +264,49 @@ static int open_below(int root_fd, const char *path)
 }
 
 static bool is_acceptable(const struct cap_embed_state *s, const struct cap_jit *j,
-			  const struct cap_proc *q, const struct stat *st)
+			  const struct cap_proc *q, uint64_t end_ns, const struct stat *st)
 {
 	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
 	if (!S_ISREG(st->st_mode) || st->st_size == 0)
 		return false;
 	if (st->st_uid != 0 && st->st_uid != (j ? j->uid : geteuid()))
 		return false;
+	/* We look later than it happened: what was written after exec is the next image's. */
+	if (end_ns > s->start_ns && mtime > s->start_wall_ns + (end_ns - s->start_ns))
+		return false;
 	/* A process that began in the recording has no older map: that one is a namesake's. */
 	return q->begin_ns <= s->start_ns ||
 	       mtime + CLOCK_SLACK_NS >= s->start_wall_ns + (q->begin_ns - s->start_ns);
 }
 
-static void take(struct cap_embed_state *s, const struct cap_proc *q, const struct cap_jit *j,
-		 const char *path, enum sp_object_kind kind, uint64_t time_ns, bool *is_python)
+/* Not the very file that was taken at this process's last exec. */
+static bool is_news(struct cap_proc *q, enum sp_object_kind kind, const struct stat *st)
+{
+	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+	if (kind != SP_OBJECT_PERF_MAP)
+		return true;
+	if (q->taken_ino == st->st_ino && q->taken_mtime_ns == mtime)
+		return false;
+	q->taken_ino = st->st_ino;
+	q->taken_mtime_ns = mtime;
+	return true;
+}
+
+/* When the image began: a runtime that shows only at its end was one from its beginning. */
+static uint64_t began(const struct cap_embed_state *s, const struct cap_proc *q)
+{
+	return q->begin_ns > s->start_ns ? q->begin_ns : s->start_ns;
+}
+
+static void take(struct cap_embed_state *s, struct cap_proc *q, const struct cap_jit *j,
+		 const char *path, enum sp_object_kind kind, uint64_t end_ns, bool *is_python)
 {
 	struct stat st;
 	struct sp_buf b = {0};
 	int fd = open_below(j ? j->root_fd : -1, path);
 	if (fd < 0)
 		return;
-	bool ok = fstat(fd, &st) == 0 && is_acceptable(s, j, q, &st) &&
+	bool ok = fstat(fd, &st) == 0 && is_news(q, kind, &st) && is_acceptable(s, j, q, end_ns, &st) &&
 		  cap_embed_may(s, (uint64_t)st.st_size, path) &&
 		  sp_fd_read_all(fd, CAP_EMBED_ONE, &b, path, NULL) >= 0;
 	close(fd);
@@ -295,28 +317,28 @@ static void take(struct cap_embed_state *s, const struct cap_proc *q, const stru
 	*is_python = kind == SP_OBJECT_PERF_MAP && memmem(b.data, b.len, " py::", 5);
 	struct sp_ext_object o = {.kind = kind,
 				  .pid = q->pid,
-				  .time_ns = time_ns,
+				  .time_ns = s->emit->now_ns,
 				  .path = path,
 				  .path_len = (uint32_t)strlen(path)};
-	marker(s, q->pid, kind == SP_OBJECT_PERF_MAP ? PERF_MAP : JITDUMP, true, time_ns);
+	marker(s, q->pid, kind == SP_OBJECT_PERF_MAP ? PERF_MAP : JITDUMP, true, began(s, q));
 	cap_embed_add(s, &o, NULL, &b);
 }
 
-void cap_embed_end(struct cap_embed_state *s, struct cap_proc *q, uint64_t time_ns)
+void cap_embed_end(struct cap_embed_state *s, struct cap_proc *q, uint64_t end_ns)
 {
 	struct cap_jit *j = jit_find(s, q->pid);
 	char path[48];
 	bool is_python = false, ignored = false;
 	if (s->what != CAP_EMBED_NONE) {
 		snprintf(path, sizeof path, "/tmp/perf-%d.map", j ? j->ns_pid : q->pid);
-		take(s, q, j, path, SP_OBJECT_PERF_MAP, time_ns, &is_python);
+		take(s, q, j, path, SP_OBJECT_PERF_MAP, end_ns, &is_python);
 		if (j && j->dump.len && !j->dump.failed)
-			take(s, q, j, (const char *)j->dump.data, SP_OBJECT_JITDUMP, time_ns,
+			take(s, q, j, (const char *)j->dump.data, SP_OBJECT_JITDUMP, end_ns,
 			     &ignored);
 	}
 	if (is_python && !q->is_python) {
 		q->is_python = true;
-		marker(s, q->pid, PYTHON, true, time_ns);
+		marker(s, q->pid, PYTHON, true, began(s, q));
 	}
 	if (j)
 		jit_drop(s, j);

@@ -55,11 +55,19 @@ void cap_emit_deinit(struct cap_emit *e)
 static uint8_t *take(struct cap_emit *e, size_t size)
 {
 	uint8_t *p = cap_output_take(e->out, size, false);
-	if (!p) {
-		e->lost_side_band = true;
-		sp_count(&e->counters, SP_C_lost_events, 1);
-	}
+	e->lost_side_band |= p == NULL;
 	return p;
+}
+
+void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint64_t to_ns,
+		   uint64_t count)
+{
+	struct cap_loss *l = &e->losses[cpu_index];
+	if (!l->count)
+		l->from_ns = from_ns;
+	l->to_ns = to_ns;
+	l->count += count;
+	sp_count(&e->counters, SP_C_lost_events, count);
 }
 
 static void note_time(struct cap_emit *e, uint64_t time_ns)
@@ -173,7 +181,7 @@ bool cap_emit_ext(struct cap_emit *e, enum sp_ext_kind kind, const void *payload
 	return true;
 }
 
-void cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
+bool cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
 		   uint32_t kind, uint64_t count)
 {
 	uint8_t b[32];
@@ -182,7 +190,7 @@ void cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_
 	sp_put32(b + 16, cpu);
 	sp_put32(b + 20, kind);
 	sp_put64(b + 24, count);
-	cap_emit_ext(e, SP_EXT_LOSS, b, sizeof b);
+	return cap_emit_ext(e, SP_EXT_LOSS, b, sizeof b);
 }
 
 /* --- /proc/PID/maps --- */
@@ -341,16 +349,6 @@ static void note_kernel(struct cap_emit *e, const struct cap_ring *r, uint64_t p
 	}
 }
 
-static void drop(struct cap_emit *e, size_t cpu_index, uint64_t time_ns)
-{
-	struct cap_loss *d = &e->losses[cpu_index];
-	if (!d->count++)
-		d->from_ns = time_ns;
-	d->to_ns = time_ns;
-	e->n_dropped++;
-	sp_count(&e->counters, SP_C_lost_events, 1);
-}
-
 static bool is_dead(const struct cap_emit *e, uint64_t id)
 {
 	for (size_t i = 0; i < e->n_dead_ids; i++)
@@ -414,7 +412,8 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	size_t size = l.stack + padded + (padded ? 8 : 0);
 	uint8_t *p = cap_output_take(e->out, size, true);
 	if (!p) {
-		drop(e, cpu_index, en->time_ns);
+		cap_emit_lost(e, cpu_index, en->time_ns, en->time_ns, 1);
+		e->n_dropped++;
 		return;
 	}
 	cap_ring_copy(r, en->pos, p, l.stack_size);
@@ -546,7 +545,16 @@ static void emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct
 	cap_procs_remove(&e->procs, pid);
 }
 
-static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *en)
+/* A loss record for what is not told yet; it stays so when there is no room. */
+static void tell_losses(struct cap_emit *e, const struct cap_ring *r, size_t cpu_index)
+{
+	struct cap_loss *l = &e->losses[cpu_index];
+	if (l->count && cap_emit_loss(e, l->from_ns, l->to_ns, r->cpu, 0, l->count))
+		l->count = 0;
+}
+
+static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *en,
+		      size_t cpu_index)
 {
 	uint64_t count = cap_ring_u64(r, en->pos + 16);
 	uint8_t *p = take(e, en->size);
@@ -557,8 +565,8 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 	}
 	r->lost += count;
 	e->lost_side_band = true;
-	sp_count(&e->counters, SP_C_lost_events, count);
-	cap_emit_loss(e, r->last_ns, en->time_ns, r->cpu, 0, count);
+	cap_emit_lost(e, cpu_index, r->last_ns, en->time_ns, count);
+	tell_losses(e, r, cpu_index);
 }
 
 static void emit_throttle(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
@@ -624,7 +632,7 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 		emit_exit(e, r, en);
 		break;
 	case PERF_RECORD_LOST:
-		emit_lost(e, r, en);
+		emit_lost(e, r, en, cpu_index);
 		break;
 	case PERF_RECORD_THROTTLE:
 	case PERF_RECORD_UNTHROTTLE:
@@ -643,13 +651,8 @@ void cap_emit_round(struct cap_emit *e, const struct cap_ring *rings, bool alway
 	uint64_t bytes = cap_output_bytes(e->out);
 	if (!always && e->now_ns - e->round_ns < ROUND_NS && bytes - e->round_bytes < ROUND_BYTES)
 		return;
-	for (size_t i = 0; i < e->n_cpus; i++) {
-		struct cap_loss *d = &e->losses[i];
-		if (!d->count)
-			continue;
-		cap_emit_loss(e, d->from_ns, d->to_ns, rings[i].cpu, 0, d->count);
-		d->count = 0;
-	}
+	for (size_t i = 0; i < e->n_cpus; i++)
+		tell_losses(e, &rings[i], i);
 	if (begin(e, SP_PERF_FINISHED_ROUND, 0, 8)) {
 		e->round_ns = e->now_ns;
 		e->round_bytes = bytes;

@@ -14,7 +14,7 @@
 #define CAP_EVENT_ID UINT64_C(1) /* the one id of the one attr */
 
 struct cap_loss {
-	uint64_t from_ns, to_ns, count; /* samples that the blocks had no room for */
+	uint64_t from_ns, to_ns, count; /* not told to the stream yet */
 	uint64_t throttled_ns;          /* since when the kernel throttles, 0 = it does not */
 };
 
@@ -76,8 +76,12 @@ bool cap_emit_ext(struct cap_emit *e, enum sp_ext_kind kind, const void *payload
 /* One fragment of an object under its own number; false when there was no room. */
 bool cap_emit_part(struct cap_emit *e, enum sp_ext_kind kind, uint64_t object, uint64_t at,
 		   uint64_t total, const void *part, size_t n);
-void cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
+bool cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_t cpu,
 		   uint32_t kind, uint64_t count);
+
+/* Count records that were lost on a CPU; the next round tells the stream. */
+void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint64_t to_ns,
+		   uint64_t count);
 
 /* The exec marker of q: its command line as /proc has it by now. */
 void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);

@@ -49,6 +49,7 @@ static int map_all(struct cap_ring *rings, struct cap_sampler *s, size_t data_by
 		int rc = fd < 0 ? fd
 				: cap_ring_map(&rings[i], fd, k->cpus[i], data_bytes, k->page_bytes,
 					       err);
+		rings[i].index = (uint32_t)i;
 		if (rc < 0) {
 			unmap_all(rings, i);
 			rings[i].fd = -1;

@@ -306,14 +306,16 @@ static void on_jit(void *arg, struct cap_proc *q)
 static void on_exec(void *arg, struct cap_proc *q, uint64_t time_ns)
 {
 	struct cap_session *s = arg;
-	cap_embed_end(&s->embed, q, time_ns);
+	if (q->n) /* not the launcher's own image, which we do not record */
+		cap_embed_end(&s->embed, q, time_ns);
 	cap_embed_off(&s->embed, q, time_ns);
 }
 
 static void on_exit_process(void *arg, struct cap_proc *q, uint64_t time_ns)
 {
 	struct cap_session *s = arg;
-	cap_embed_end(&s->embed, q, time_ns);
+	(void)time_ns;
+	cap_embed_end(&s->embed, q, 0);
 }
 
 static void on_copy(void *arg, int32_t tid, size_t cpu_index)
@@ -414,6 +416,15 @@ static void say_recording(const struct cap_session *s)
 		s->sampler.event->name);
 }
 
+/* Until half of the blocks are free: what follows must not get lost. */
+static void wait_room(struct cap_session *s)
+{
+	while (!cap_output_has_room(s->out) && cap_output_error(s->out, NULL) == 0) {
+		cap_output_push(s->out);
+		poll(NULL, 0, 2);
+	}
+}
+
 static void emit_final_losses(struct cap_session *s)
 {
 	if (!s->sampler.has_lost)
@@ -423,8 +434,7 @@ static void emit_final_losses(struct cap_session *s)
 		struct cap_ring *r = &s->rings[i];
 		if (truth <= r->lost)
 			continue;
-		sp_count(&s->emit.counters, SP_C_lost_events, truth - r->lost);
-		cap_emit_loss(&s->emit, r->last_ns, cap_now_ns(), r->cpu, 0, truth - r->lost);
+		cap_emit_lost(&s->emit, i, r->last_ns, s->end_ns, truth - r->lost);
 	}
 }
 
@@ -466,14 +476,11 @@ static void embed_all(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->emit.procs.n; i++)
 		if (s->emit.procs.procs[i])
-			cap_embed_end(&s->embed, s->emit.procs.procs[i], s->emit.now_ns);
+			cap_embed_end(&s->embed, s->emit.procs.procs[i], 0);
 	if (s->sampler.kernel_frames && s->o->embed != CAP_EMBED_NONE)
 		cap_kallsyms_embed(&s->embed);
-	while (cap_embed_pump(&s->embed, PUMP_BYTES) && cap_output_error(s->out, NULL) == 0) {
-		cap_output_push(s->out);
-		if (!cap_output_has_room(s->out))
-			poll(NULL, 0, 2);
-	}
+	while (cap_embed_pump(&s->embed, PUMP_BYTES) && cap_output_error(s->out, NULL) == 0)
+		wait_room(s);
 }
 
 /* Drain, account, embed, end. */
@@ -487,6 +494,7 @@ static int finish(struct cap_session *s, struct sp_err *err)
 		return rc;
 	if (s->launch.pid > 0)
 		cap_launch_wait(&s->launch, false);
+	wait_room(s);
 	embed_all(s);
 	emit_final_losses(s);
 	emit_counters(s);

@@ -1,0 +1,743 @@
+#!/usr/bin/env bats
+# sp-capture: what it attaches to and launches, what it refuses and how it says so, what it leaves
+# behind. The streams are looked at with tests/stream.py and with the real perf.
+
+load lib
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
+	pids=()
+}
+
+teardown() {
+	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
+	[ -z "${pub-}" ] || rm -rf "$pub"
+}
+
+stream() { python3 "$TOP/tests/stream.py" "$@"; }
+
+# A program of $SP_PROG in the background; $pid is its pid.
+start() { # PROGRAM [ARG…]
+	local program=$1
+	shift
+	"$SP_PROG/$program" "$@" >start.out 2>&1 3>&- &
+	pid=$!
+	pids+=("$pid")
+}
+
+# sp-capture in the background, with its messages in log; returns once it records. $capture: its pid.
+begin() { # OUTPUT OPTIONS…
+	local out=$1
+	shift
+	sp-capture "$@" >"$out" 2>log 3>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+}
+
+# As a user without any privilege.
+as_nobody() {
+	if [ "$(id -u)" = 0 ]; then
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+	else
+		"$@"
+	fi
+}
+
+# Copies of tools and programs where everybody can run them, in $pub.
+publish() { # FILE…
+	pub=$(mktemp -d /tmp/stackpulse.XXXXXX)
+	cp "$SP_BUILD/bin/sp-capture" "$@" "$pub"
+	chmod -R a+rX "$pub"
+}
+
+# A refused command line: nothing written, status 2, the text in the message.
+refused() { # TEXT ARG…
+	local text=$1
+	shift
+	local status=0
+	sp-capture "$@" >out 2>log || status=$?
+	equal "$status" 2 "status of $*"
+	[ ! -s out ] || fail "output after a refusal: $*"
+	holds "$(cat log)" "$text"
+}
+
+state_of() { awk '/^State:/ { print $2 }' "/proc/$1/status"; }
+states_of() { cat /proc/"$1"/task/*/stat 2>/dev/null | sed 's/.*) //' | cut -c1 | sort -u | tr -d '\n'; }
+has_threads() { [ "$(find /proc/"$1"/task -mindepth 1 -maxdepth 1 | wc -l)" = "$2" ]; }
+in_state() { [ "$(states_of "$1")" = "$2" ]; }
+perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /^[0-9]+$/' | sort -u; }
+
+# --- the stream ---
+
+# bats test_tags=smoke
+@test "a launched command: whole, in time order, under one id, stacks trimmed, status in the end record" {
+	sp-capture -- "$SP_PROG/chain-pie" 300 >s 2>log
+	stream order s
+	stream ext s >ext
+	holds "$(cat ext)" "chain=return"
+	holds "$(cat ext)" "stack_bytes=61440"
+	equal "$(tail -n 1 ext | grep -o 'command_status=[0-9]*')" command_status=0
+	holds "$(grep '^exec' ext)" "chain-pie 300"
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 200 ] || fail "$n samples"
+	holds "$(cat log)" "$n samples, 0 lost;"
+	# hot() lies some hundred bytes below the top: nothing of the environment above is copied.
+	equal "$(stream stacks s | awk '$3 > 2048 { n++ } END { print n + 0 }')" 0 "samples with long stacks"
+	equal "$(stream objects s | awk '$1 == 1 { print $4 }')" "[vdso]"
+	stream object s '[vdso]' | head -c 4 | cmp - <(printf '\177ELF')
+}
+
+@test "threads' stacks end with their mapping, not in what lies above" {
+	sp-capture -- "$SP_PROG/threads" 200 >s 2>log
+	stream stacks s >stacks
+	[ "$(wc -l <stacks)" -gt 400 ] || fail "too few samples"
+	# The top of a glibc stack (TLS, struct pthread) and a few frames.
+	awk '$3 > 12000 { exit 1 }' stacks || fail "$(sort -k3n stacks | tail -n 3)"
+}
+
+@test "perf script and perf report read a threaded program's stream, without a complaint" {
+	sp-capture -- "$SP_PROG/threads" 200 >s 2>log
+	perf script --no-inline -i - <s >script 2>err
+	for n in 1 2 3 4; do
+		grep -q "^worker-$n " script || fail "no samples of worker-$n"
+		grep -q "hot_$n+" script
+		grep -q "worker_$n+" script
+	done
+	run cat err
+	equal "$output" ""
+	perf report --stdio --no-children --no-inline -g none -i - <s >report 2>err
+	grep -q 'hot_1' report
+}
+
+@test "a perf.data file: perf reads it, it belongs to its owner only" {
+	sp-capture -q -o x.data -- "$SP_PROG/chain-pie" 200 2>log
+	equal "$(stat -c %a x.data)" 600 "mode"
+	perf script --no-inline -i x.data 2>err | grep -q 'gamma_fn+'
+}
+
+# --- options ---
+
+# bats test_tags=smoke
+@test "ids that are none are refused before anything is opened" {
+	local id
+	for id in 0 -1 2147483648 99999999999999999999 12x '' 1, ,1; do
+		refused "is not an id" -p "$id"
+		refused "is not an id" -t "$id"
+	done
+}
+
+@test "stack sizes: beyond the kernel's limit and 0 refused, others rounded up to 8" {
+	local size
+	for size in 65529 65530 100000 131072 1M; do
+		refused 65528 -s $size -- true
+	done
+	refused "0 bytes" -s 0 -- true
+	sp-capture -s 1001 -- "$SP_PROG/chain-pie" 50 2>log | perf script --header-only -i - 2>/dev/null >header
+	stream ext <(sp-capture -s 1001 -- true 2>>log) | grep -q stack_bytes=1008
+	sp-capture -s 65528 -- "$SP_PROG/chain-pie" 100 >s 2>log
+	stream order s
+	[ "$(stream stacks s | wc -l)" -gt 50 ] || fail "no samples with the largest stack"
+}
+
+@test "rates: 0 and nonsense refused, above the kernel's limit with both numbers, max is the limit" {
+	refused "whole number" -F 0 -- true
+	refused "whole number" -F fast -- true
+	local limit status=0
+	limit=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+	sp-capture -F $((limit + 1)) -- true >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	holds "$(cat log)" "$((limit + 1)) Hz"
+	holds "$(cat log)" "$limit Hz"
+	stream ext <(sp-capture -F max -s 8 -- true 2>log) | grep -q "rate_hz=$limit"
+}
+
+@test "what is of a later version, and what does not go together, is refused by name" {
+	refused "--all-cpus" -a -- true
+	refused "--cgroup" --cgroup x -- true
+	refused "nothing to record" -d 1
+	refused "one of" -p 1 -- true
+	refused "one of" -p 1 -t 1
+	refused "unknown event" -e nonsense -- true
+	refused ".spool" -o x.y -- true
+	refused "--embed" --embed some -- true
+	refused "is not a time" -d soon -- true
+	refused "needs an argument" -d
+	refused "unknown option" --nonsense
+}
+
+@test "the rate asked for is the rate sampled at" {
+	local hz n
+	for hz in 99 999 4999; do
+		n=$(sp-capture -F $hz -- "$SP_PROG/chain-pie" 1000 2>log | stream stacks /dev/stdin | wc -l)
+		# One CPU second.
+		[ "$n" -gt $((hz * 85 / 100)) ] && [ "$n" -lt $((hz * 110 / 100)) ] || fail "$n samples at $hz Hz"
+	done
+}
+
+@test "-e page-faults: the event is named, its samples are there" {
+	sp-capture -e page-faults -F 20000 -- "$SP_PROG/chain-pie" 50 >s 2>log
+	perf script -F event -i - <s 2>/dev/null | grep -q page-faults
+	stream ext s | grep -q 'clock=page-faults'
+}
+
+@test "-d ends the recording, not the target; fractions and units" {
+	start threads 20000
+	sp-capture -d 300ms -p "$pid" >s 2>log
+	stream ext s | grep -q '^end status=0'
+	local sec
+	sec=$(sed -n 's/.*; \([0-9.]*\) s.*/\1/p' log)
+	awk -v s="$sec" 'BEGIN { exit !(s >= 0.3 && s < 3) }' || fail "recorded for $sec s"
+	kill -0 "$pid"
+}
+
+@test "-D begins later: nothing before it, and what was mapped and forked meanwhile is known" {
+	sp-capture -D 0.3 -- sh -c "\"$SP_PROG/chain-pie\" 900; :" >s 2>log
+	stream order s
+	perf script --no-inline -i - <s 2>/dev/null >script
+	grep -q 'gamma_fn+' script || fail "$(head -n 20 script)"
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 50 ] && [ "$n" -lt 880 ] || fail "$n samples of 900 ms, of which 300 ms of time were left out"
+}
+
+@test "-k: kernel frames, the kernel's map, and the names of the sampled addresses only" {
+	[ "$(id -u)" = 0 ] || skip "kernel frames need root"
+	sp-capture -k -- dd if=/dev/zero of=/dev/null bs=1M count=3000 >s 2>log
+	perf script --no-inline -i - <s >script 2>/dev/null
+	grep -q 'entry_SYSCALL_64' script || fail "no kernel chain"
+	stream object s /proc/kallsyms >names
+	grep -q ' _stext$' names
+	[ "$(wc -l <names)" -lt 5000 ] || fail "all of kallsyms: $(wc -l <names) lines"
+	# The kernel's own answer for the hottest symbol is in what we sent.
+	local name
+	name=$(awk '/^\t/ && $1 ~ /^ffff/ { sub(/\+.*/, "", $2); print $2 }' script | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
+	grep -q " $name\$" names || fail "no $name"
+	stream ext s | grep -q 'kernel_enabled 1'
+}
+
+@test "the stream's own start time and interval are kept as given" {
+	stream ext <(sp-capture --start-time-us 1234567 --interval-us 1000 -- true 2>log) >ext
+	holds "$(cat ext)" "start_time_us=1234567"
+	holds "$(cat ext)" "interval_us=1000"
+}
+
+@test "a terminal as output is refused with the pipeline to type" {
+	script -qec "sp-capture -p $$" /dev/null >out </dev/null || :
+	holds "$(cat out)" "sp-unwind | sp-spool"
+	holds "$(cat out)" "-p $$"
+}
+
+# --- attaching ---
+
+@test "-p: all threads that exist and all that come; the same pid twice counts once" {
+	start threads 1500
+	begin s -p "$pid" -p "$pid,$pid"
+	wait "$pid"
+	wait "$capture"
+	n=$(stream stacks s | wc -l)
+	# Four threads, 1.5 s of CPU each, less what passed before.
+	[ "$n" -le 6400 ] || fail "$n samples: some were counted twice"
+	stream order s
+	equal "$(stream stacks s | cut -d' ' -f2 | sort -u | wc -l)" 4 "threads"
+}
+
+@test "several processes at once; each ends on its own, the recording with the last" {
+	start chain-pie 500
+	local first=$pid
+	start chain-nopie 900
+	begin s -p "$first,$pid"
+	wait "$capture"
+	stream stacks s | cut -d' ' -f1 | sort | uniq -c >counts
+	grep -q " $first\$" counts
+	grep -q " $pid\$" counts
+	grep -q '2, …\|, …' log || holds "$(cat log)" "recording $first"
+}
+
+@test "-t: one thread's samples, and mappings that another thread made" {
+	start threads 5000
+	local tid
+	await has_threads "$pid" 5
+	tid=$(ls /proc/"$pid"/task | sed -n 3p)
+	sp-capture -t "$tid" -d 0.5 >s 2>log
+	equal "$(stream stacks s | cut -d' ' -f2 | sort -u)" "$tid"
+	perf script --no-inline -i - <s 2>/dev/null | grep -q 'hot_[1-4]+'
+}
+
+@test "a thread's id as process is refused, naming the process" {
+	start threads 5000
+	local tid status=0
+	await has_threads "$pid" 5
+	tid=$(ls /proc/"$pid"/task | sed -n 2p)
+	sp-capture -p "$tid" >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "thread of process $pid"
+	[ ! -s out ] || fail "output after a refusal"
+}
+
+@test "a process that is not there is refused, without a byte of output" {
+	local status=0
+	sp-capture -p 2147483647 >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "no such process"
+	[ ! -s out ] || fail "output after a refusal"
+}
+
+@test "threads that are born all the time while we attach: none twice, and all of them later" {
+	start cap_spawn 20
+	local i
+	for i in 1 2 3; do
+		sp-capture -p "$pid" -d 0.4 >s 2>log
+		# An event samples a thread once per ms: two in less come from two events.
+		equal "$(stream close s 900)" 0 "samples that follow too closely"
+		[ "$(perf_tids s | wc -l)" -gt 10 ] || fail "$(perf_tids s | wc -l) threads"
+		perf script --no-inline -i - <s 2>/dev/null | grep -q 'spawn_hot+'
+	done
+}
+
+@test "children: followed with -f, not without; both of a command's by default" {
+	local n
+	cat >loop.sh <<-'X'
+		while :; do echo | "$1" 20; done
+	X
+	sh loop.sh "$SP_PROG/short" >/dev/null 2>&1 3>&- &
+	pid=$!
+	pids+=("$pid")
+	sp-capture -p "$pid" -d 0.5 >s 2>log
+	n=$(stream stacks s | awk -v p="$pid" '$1 != p { n++ } END { print n + 0 }')
+	equal "$n" 0 "samples of children without -f"
+	sp-capture -f -p "$pid" -d 0.5 >s 2>log
+	n=$(stream stacks s | awk -v p="$pid" '$1 != p { n++ } END { print n + 0 }')
+	[ "$n" -gt 50 ] || fail "$n samples of children with -f"
+	kill "$pid"
+	perf script --no-inline -i - <s 2>/dev/null | grep -q 'stage_hot+'
+	# Not followed by wish.
+	sp-capture --no-follow -- sh -c "echo | \"$SP_PROG/short\" 100; :" >s 2>log
+	perf script --no-inline -i - <s 2>/dev/null >script
+	run grep stage_hot script
+	equal "$status" 1
+}
+
+@test "--descendants: those that exist are attached, each once" {
+	sh -c "\"$SP_PROG/chain-pie\" 5000 & \"$SP_PROG/chain-nopie\" 5000; wait" 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await sh -c "[ \$(cat /proc/$pid/task/$pid/children | wc -w) -eq 2 ]"
+	# shellcheck disable=SC2207
+	pids+=($(cat /proc/$pid/task/$pid/children))
+	sp-capture --descendants -p "$pid" -d 0.5 >s 2>log
+	perf script --no-inline -i - <s 2>/dev/null >script
+	grep -q '^chain-pie' script
+	grep -q '^chain-nopie' script
+	equal "$(stream close s 900)" 0 "samples that follow too closely"
+}
+
+@test "exec in place: the old image's names before it, the new one's after, by a thread too" {
+	local how
+	for how in "" thread; do
+		sp-capture -- "$SP_PROG/cap_exec" 200 $how >s 2>log
+		stream order s
+		perf script --no-inline -F ip,sym,time -i - <s 2>/dev/null |
+			awk '/:$/ { t = $1 } /spin_[ab]$/ { print $2 }' | uniq >seen
+		equal "$(tr '\n' ' ' <seen)" "spin_a spin_b " "order of the images ($how)"
+		equal "$(stream ext s | grep -c '^exec')" 2 "exec markers"
+	done
+}
+
+@test "processes of 3 ms: the last one's samples still find their modules" {
+	sp-capture -F 4999 -- sh -c "i=0; while [ \$i -lt 100 ]; do echo | \"$SP_PROG/short\" 3; i=\$((i + 1)); done" >s 2>log
+	perf script --no-inline -F comm,ip,sym -i - <s 2>/dev/null | awk '
+		/^short/ { n++; getline; if ($2 == "[unknown]") bad++ }
+		END { print n + 0, bad + 0; exit !(n > 200 && bad * 100 <= n) }' || fail "samples and unresolved leaves"
+}
+
+@test "a shell that runs short commands is sampled itself while its children are followed" {
+	# Without a pinned context, half-done periods would go to children and die with them.
+	local with without
+	sh -c 'while :; do /bin/true; done' 3>&- &
+	pid=$!
+	pids+=("$pid")
+	without=$(sp-capture -F 4999 -p $pid -d 1 2>log | stream stacks /dev/stdin | awk -v p=$pid '$1 == p' | wc -l)
+	with=$(sp-capture -F 4999 -f -p $pid -d 1 2>log | stream stacks /dev/stdin | awk -v p=$pid '$1 == p' | wc -l)
+	[ $((with * 3)) -ge "$without" ] || fail "$with samples with -f, $without without"
+}
+
+# --- holding ---
+
+@test "a held target runs on, whatever becomes of us" {
+	start cap_many 200
+	await grep -q ready start.out
+	sp-capture --stop -p "$pid" -d 0.1 >s 2>log
+	equal "$(states_of "$pid")" S
+	local i
+	for i in 0 1 2 3 4 5 6 7 8 9; do
+		sp-capture --stop -q -p "$pid" >s 2>log 3>&- &
+		local c=$!
+		# Not synchronisation: each round dies at another moment of the attach.
+		read -rt "0.00$((i * 7 % 10))" <> <(:) || :
+		kill -9 $c
+		wait $c 2>/dev/null || :
+		await in_state "$pid" S
+	done
+}
+
+@test "a target that was stopped stays stopped, and is recorded" {
+	start threads 20000
+	kill -STOP "$pid"
+	await in_state "$pid" T
+	sp-capture --stop -p "$pid" -d 0.1 >s 2>log
+	equal "$(states_of "$pid")" T
+	stream ext s | grep -q '^end'
+	kill -CONT "$pid"
+}
+
+@test "holding ourselves, or a reader of this stream, is refused" {
+	local status=0
+	sh -c 'exec sp-capture --stop -p $$' >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "itself"
+	mkfifo fifo
+	cat fifo >/dev/null 3>&- &
+	pid=$!
+	pids+=("$pid")
+	status=0
+	sp-capture --stop -p "$pid" >fifo 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "reads this very stream"
+}
+
+# --- commands ---
+
+# bats test_tags=smoke
+@test "a command's status is ours; a signal that ended it ends us" {
+	local status=0
+	sp-capture -- sh -c 'exit 7' >s 2>log || status=$?
+	equal "$status" 7
+	stream ext s | grep -q "command_status=$((7 << 8))"
+	status=0
+	sp-capture -- sh -c 'kill -TERM $$' >s 2>log || status=$?
+	equal "$status" 143
+	stream ext s | grep -q 'command_status=15$\|command_status=15 '
+}
+
+@test "a command that cannot be run: 127 or 126, with the reason" {
+	local status=0
+	sp-capture -- ./nonesuch >s 2>log || status=$?
+	equal "$status" 127
+	holds "$(cat log)" "cannot launch ./nonesuch: No such file"
+	status=0
+	echo x >plain
+	sp-capture -- ./plain >s 2>log || status=$?
+	equal "$status" 126
+	holds "$(cat log)" "Permission denied"
+	status=0
+	printf '#!/no/such/interpreter\n' >script
+	chmod +x script
+	sp-capture -- ./script >s 2>log || status=$?
+	equal "$status" 127
+}
+
+@test "a command's output goes to standard error while the stream has standard output" {
+	sp-capture -- sh -c 'echo its own words' >s 2>log
+	holds "$(cat log)" "its own words"
+	stream ext s | grep -q '^end'
+	sp-capture -q -o x.data -- sh -c 'echo its own words' >out 2>log
+	equal "$(cat out)" "its own words"
+}
+
+@test "a command is born with default SIGPIPE and what its shell ignored" {
+	timeout 20 sp-capture -- sh -c 'yes | head -n 1' >s 2>log
+	(
+		trap '' HUP
+		sp-capture -- sh -c 'kill -HUP $$; echo alive' >s 2>log
+	)
+	holds "$(cat log)" alive
+}
+
+@test "the search path is the command's own" {
+	mkdir bin
+	printf '#!/bin/sh\necho found it\n' >bin/onlyhere
+	chmod +x bin/onlyhere
+	env PATH="$PWD/bin:$PATH" sp-capture -- onlyhere >s 2>log
+	holds "$(cat log)" "found it"
+}
+
+@test "a command that ends before -d ends the recording at once" {
+	local t=$SECONDS
+	sp-capture -d 60 -- true >s 2>log
+	[ $((SECONDS - t)) -lt 20 ] || fail "$((SECONDS - t)) s"
+}
+
+@test "SIGINT and SIGTERM to us: the recording is whole, the command gets them too" {
+	local sig
+	for sig in INT TERM; do
+		# A shell without job control starts its background commands with SIGINT ignored.
+		env --default-signal=INT sp-capture -- sleep 100 >s 2>log 3>&- &
+		capture=$!
+		pids+=("$capture")
+		await grep -q recording log
+		kill -$sig "$capture"
+		local status=0
+		wait "$capture" || status=$?
+		[ $status -gt 128 ] || fail "status $status after $sig"
+		stream ext s | grep -q '^end'
+	done
+}
+
+@test "Ctrl-C while attached: drained, status 0, the target runs on" {
+	start threads 20000
+	begin s -p "$pid"
+	kill -INT "$capture"
+	wait "$capture"
+	stream ext s | grep -q '^end status=0'
+	[ "$(state_of "$pid")" != T ]
+}
+
+# --- outputs that fail ---
+
+@test "a dead reader ends us with the reason, at once" {
+	start threads 20000
+	local status=0 t=$SECONDS
+	(sp-capture -p "$pid" 2>log || echo $? >status) | true
+	equal "$(cat status)" 1
+	holds "$(cat log)" "Broken pipe"
+	[ $((SECONDS - t)) -lt 10 ]
+	[ "$(state_of "$pid")" != T ]
+}
+
+@test "a full disk and a removed directory are errors of the output" {
+	local status=0
+	sp-capture -- true >/dev/full 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "No space left"
+	status=0
+	sp-capture -o gone/x.data -- true 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "cannot create gone/x.data"
+}
+
+@test "a reader that stops for seconds: the target runs on, what was lost is counted" {
+	mkfifo fifo
+	# The reader waits until the target is done.
+	sh -c 'read -r _ <go; cat' <fifo >s 3>&- &
+	local reader=$!
+	mkfifo go
+	pids+=("$reader")
+	sp-capture -F 4999 -- "$SP_PROG/chain-O0" 200 >/dev/null 2>log # warm
+	sp-capture -s 65528 -F max --ring 1M -- "$SP_PROG/chain-pie" 1500 >fifo 2>log 3>&- &
+	capture=$!
+	pids+=("$capture")
+	await sh -c "pgrep -P $capture chain-pie"
+	await sh -c "! pgrep -P $capture chain-pie"
+	echo >go
+	wait "$capture" || fail "$(cat log)"
+	wait "$reader"
+	stream order s
+	local kept lost sum
+	kept=$(stream stacks s | wc -l)
+	lost=$(sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p' log)
+	sum=$(stream ext s | awk '$1 == "loss" && $5 == 0 { n += $6 } END { print n + 0 }')
+	equal "$sum" "$lost" "losses in the stream's records"
+	equal "$(stream ext s | grep -o 'lost_events [0-9]*')" "lost_events $lost"
+	[ "$kept" -gt 0 ]
+}
+
+# --- refusals of the kernel ---
+
+@test "a user without privileges records his own programs" {
+	publish "$SP_PROG/chain-pie" "$SP_PROG/threads"
+	as_nobody "$pub/sp-capture" -- "$pub/chain-pie" 300 >s 2>log
+	stream order s
+	[ "$(stream stacks s | wc -l)" -gt 200 ] || fail "$(cat log)"
+	perf script --no-inline -i - <s 2>/dev/null | grep -q 'gamma_fn+'
+}
+
+@test "kernel frames without the right to: user frames, said, and the counter tells" {
+	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -ge 2 ] || skip "perf_event_paranoid is below 2"
+	publish "$SP_PROG/chain-pie"
+	as_nobody "$pub/sp-capture" -k -- "$pub/chain-pie" 200 >s 2>log
+	holds "$(cat log)" "no kernel frames"
+	holds "$(cat log)" "perf_event_paranoid is"
+	stream ext s | grep -q 'kernel_enabled 0'
+}
+
+@test "another user's process: refused with call, errno, level and cure" {
+	[ "$(id -u)" = 0 ] || skip "needs a second user"
+	publish
+	start threads 5000
+	local status=0
+	as_nobody "$pub/sp-capture" -p "$pid" >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "perf_event_open: Permission denied"
+	holds "$(cat log)" "perf_event_paranoid is"
+	holds "$(cat log)" "belongs to user 0"
+	[ ! -s out ] || fail "output after a refusal"
+}
+
+@test "a small mlock budget: smaller rings, all alike, said; too small for a sample: refused" {
+	publish "$SP_PROG/chain-pie"
+	as_nobody bash -c "ulimit -l 0; '$pub/sp-capture' -- '$pub/chain-pie' 200" >s 2>log
+	holds "$(cat log)" "instead of 16384 KiB"
+	holds "$(cat log)" "ulimit -l"
+	[ "$(stream stacks s | wc -l)" -gt 100 ]
+	equal "$(stream ext s | grep -o 'minimum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)" \
+		"$(stream ext s | grep -o 'maximum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)"
+	local status=0
+	sp-capture --ring 32K -- true >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "one sample needs"
+}
+
+@test "too few descriptors: the soft limit is raised; the hard one names the number needed" {
+	start cap_many 200
+	await grep -q ready start.out
+	bash -c "ulimit -Sn 64; exec sp-capture -d 0.1 -p $pid" >s 2>log
+	stream ext s | grep -q '^end'
+	local status=0
+	bash -c "ulimit -n 64; exec sp-capture -d 0.1 -p $pid" >s 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "Too many open files"
+	holds "$(cat log)" "ulimit -n"
+}
+
+@test "--check tells what works, and records nothing" {
+	sp-capture --check >out 2>log
+	holds "$(cat out)" "perf_event_paranoid"
+	grep -q 'cpu-clock *yes' out
+	grep -q 'rings *yes' out
+	local status=0
+	sp-capture --check -p 2147483647 >out 2>log || status=$?
+	equal "$status" 1
+	grep -q 'process 2147483647 no' out
+}
+
+# --- files ---
+
+@test "a deleted program travels in the stream" {
+	[ "$(id -u)" = 0 ] || skip "map_files needs root"
+	cp "$SP_PROG/chain-pie" gone
+	./gone 5000 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await sh -c "grep -q libc /proc/$pid/maps"
+	rm gone
+	sp-capture -p "$pid" -d 0.2 >s 2>log
+	stream objects s >objects
+	holds "$(cat objects)" "gone (deleted)"
+	stream object s "$PWD/gone (deleted)" | cmp - "$SP_PROG/chain-pie"
+}
+
+@test "a replaced program: the old one travels, not the one of its name" {
+	[ "$(id -u)" = 0 ] || skip "map_files needs root"
+	cp "$SP_PROG/chain-pie" prog
+	./prog 5000 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await sh -c "grep -q libc /proc/$pid/maps"
+	cp "$SP_PROG/chain-nopie" new
+	mv new prog
+	sp-capture -p "$pid" -d 0.2 >s 2>log
+	stream objects s | grep -q 'prog (deleted)$'
+	stream object s "$PWD/prog (deleted)" | cmp - "$SP_PROG/chain-pie"
+}
+
+@test "--embed none, auto, all" {
+	sp-capture --embed none -- "$SP_PROG/chain-pie" 50 >s 2>log
+	equal "$(stream objects s)" ""
+	sp-capture -- "$SP_PROG/chain-pie" 50 >s 2>log
+	equal "$(stream objects s | wc -l)" 1 "objects by default"
+	sp-capture --embed all -- "$SP_PROG/chain-pie" 50 >s 2>log
+	stream object s "$SP_PROG/chain-pie" | cmp - "$SP_PROG/chain-pie"
+}
+
+@test "a perf map is taken when its process exits, and marked" {
+	local p
+	sp-capture -- "$SP_PROG/cap_jit" 100 >s 2>log
+	p=$(stream stacks s | awk 'NR == 1 { print $1 }')
+	stream object s "/tmp/perf-$p.map" >map
+	rm -f "/tmp/perf-$p.map"
+	grep -q jit_loop map
+	stream ext s | grep -q "^runtime $p 2 1"
+}
+
+@test "a perf map of another kind than a file of the process's user is not touched" {
+	local p
+	start cap_jit 4000
+	p=$pid
+	await test -s "/tmp/perf-$p.map"
+	rm "/tmp/perf-$p.map"
+	mkfifo "/tmp/perf-$p.map"
+	timeout 20 sp-capture -p "$p" -d 0.2 >s 2>log
+	equal "$(stream objects s | grep -c map)" 0
+	rm "/tmp/perf-$p.map"
+	echo 'secret' >secret
+	ln -s "$PWD/secret" "/tmp/perf-$p.map"
+	sp-capture -p "$p" -d 0.2 >s 2>log
+	rm "/tmp/perf-$p.map"
+	equal "$(stream objects s | grep -c map)" 0
+}
+
+@test "python -X perf is marked as such, a python without is not, exec ends it" {
+	local python
+	python=$(dirname "$SP_PROG")/python/bin/python3
+	[ -x "$python" ] || skip "no python with perf support"
+	sp-capture -- "$python" -X perf -c 'import os; os.execv("/bin/true", ["true"])' >s 2>log
+	stream ext s | awk '$1 == "runtime" && $3 == 1 { print $4 }' >marks
+	equal "$(tr '\n' ' ' <marks)" "1 0 "
+	sp-capture -- "$python" -c 'pass' >s 2>log
+	equal "$(stream ext s | grep -c '^runtime')" 0
+}
+
+# --- control ---
+
+@test "--control: each command is answered and done" {
+	start threads 20000
+	local other n
+	start chain-pie 20000
+	other=$pid
+	mkfifo fifo
+	begin s --control fifo -p "${pids[0]}"
+	echo disable >fifo
+	await grep -q 'control: disabled' log
+	echo "summary" >fifo
+	await grep -q 'control: [0-9]* samples' log
+	printf 'enable\nadd %d\nadd %d\nrefresh %d\nnonsense\n' "$other" "$other" "$other" >fifo
+	await grep -q "unknown command 'nonsense'" log
+	holds "$(cat log)" "add $other: attached"
+	holds "$(cat log)" "add $other: attached already"
+	holds "$(cat log)" "refresh $other: 0 new mappings"
+	# Until the added process has been sampled.
+	more() { echo summary >fifo; [ "$(sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1)" -gt 200 ]; }
+	await more
+	echo stop >fifo
+	wait "$capture"
+	n=$(stream stacks s | awk -v p="$other" '$1 == p' | wc -l)
+	[ "$n" -gt 10 ] || fail "$n samples of the added process"
+	stream order s
+	stream ext s | grep -q '^end status=0'
+}
+
+# --- cost ---
+
+@test "twenty thousand would do: descriptors stay few over 1,000 processes" {
+	start cap_many 1
+	cat >loop.sh <<-'X'
+		i=0
+		while [ $i -lt 1000 ]; do /bin/true; i=$((i + 1)); done
+		read -r _ <go
+	X
+	mkfifo go
+	begin s -- sh loop.sh
+	local most=0 n
+	# Looks while the loop runs; ends when it waits for us.
+	while [ "$(pgrep -c -P "$capture" -x sh)" = 1 ] && [ "$(awk '{ print $3 }' /proc/"$(pgrep -P "$capture" -x sh)"/stat)" != S ] || [ $most = 0 ]; do
+		n=$(find /proc/"$capture"/fd 2>/dev/null | wc -l)
+		[ "$n" -le $most ] || most=$n
+	done
+	echo >go
+	wait "$capture"
+	[ "$most" -lt 60 ] || fail "$most descriptors"
+	stream ext s | grep -c '^exec' >n
+	[ "$(cat n)" -ge 1000 ] || fail "$(cat n) exec markers"
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Looks into a stream of sp-capture, by its documented layout.
+
+stream.py order FILE     every kernel-type record is in time order, under the one canonical id
+stream.py ext FILE       our own records, one a line: KIND text
+stream.py objects FILE   embedded objects, one a line: KIND PID SIZE PATH
+stream.py object FILE PATH   the bytes of an embedded object
+stream.py stacks FILE    pid, tid, stack bytes kept, size of the record, time of every sample
+stream.py close FILE US  how many samples of a thread follow the one before on the same CPU in less than US
+stream.py types FILE     how many records of each type
+"""
+import collections
+import struct
+import sys
+
+KINDS = {1: "start", 2: "exec", 3: "runtime", 4: "object", 5: "loss", 6: "counters", 7: "end"}
+SAMPLE, EXT = 9, 65
+
+
+def records(data):
+    assert data[:8] == b"PERFILE2" and struct.unpack_from("<Q", data, 8) == (16,), "no pipe header"
+    at = 16
+    while at < len(data):
+        kind, misc, size = struct.unpack_from("<IHH", data, at)
+        assert size >= 8 and at + size <= len(data), f"a cut record at {at}"
+        yield at, kind, misc, data[at:at + size]
+        at += size
+
+
+def ext(data):
+    for _, kind, _, r in records(data):
+        if kind == EXT:
+            assert len(r) % 8 == 0 and len(r) >= 80 and r[8:16] == b"STKPULSE"
+            _, what, n, number, offset, total = struct.unpack_from("<HHIQQQ", r, 16)
+            yield KINDS.get(what, str(what)), number, offset, total, r[48:48 + n]
+
+
+def objects(data):
+    parts = collections.defaultdict(bytes)
+    for kind, number, offset, total, payload in ext(data):
+        if kind != "object":
+            continue
+        assert offset == len(parts[number]), "fragments out of order"
+        parts[number] += payload
+        if len(parts[number]) == total:
+            p = parts.pop(number)
+            what, pid = struct.unpack_from("<Ii", p)
+            n, = struct.unpack_from("<I", p, 72)
+            yield what, pid, p[76:76 + n].decode(errors="replace"), p[76 + n:]
+    assert not parts, "objects that are not whole"
+
+
+def sample(r):
+    """pid, tid, time, stack bytes used, stack bytes written"""
+    pid, tid, time = struct.unpack_from("<iiQ", r, 24)
+    n, = struct.unpack_from("<Q", r, 56)
+    at = 64 + 8 * n
+    abi, = struct.unpack_from("<Q", r, at)
+    at += 8 + (17 * 8 if abi else 0)
+    size, = struct.unpack_from("<Q", r, at)
+    used = 0
+    at += 8 + size
+    if size:
+        used, = struct.unpack_from("<Q", r, at)
+        at += 8
+    assert at == len(r) and size % 8 == 0 and size == (used + 7) // 8 * 8
+    return pid, tid, time, used, size
+
+
+def main(what, path, *args):
+    with open(path, "rb") as f:
+        data = f.read()
+    if what == "order":
+        last = 0
+        for at, kind, _, r in records(data):
+            if kind >= 64:
+                continue
+            time = sample(r)[2] if kind == SAMPLE else struct.unpack_from("<Q", r, len(r) - 24)[0]
+            number = struct.unpack_from("<Q", r, 8 if kind == SAMPLE else len(r) - 8)[0]
+            assert number == 1, f"id {number} at {at}"
+            assert time >= last, f"at {at}, type {kind}: {time} after {last}"
+            last = time
+    elif what == "ext":
+        for kind, _, _, _, p in ext(data):
+            if kind in ("start", "counters", "end"):
+                print(kind, " ".join(p.decode().split("\n")))
+            elif kind == "exec":
+                print(kind, *struct.unpack_from("<iI", p, 8), p[16:].replace(b"\0", b" ").decode(errors="replace"))
+            elif kind == "runtime":
+                print(kind, *struct.unpack_from("<iII", p, 8))
+            elif kind == "loss":
+                print(kind, *struct.unpack_from("<QQIIQ", p))
+    elif what == "objects":
+        for kind, pid, name, p in objects(data):
+            print(kind, pid, len(p), name)
+    elif what == "object":
+        for _, _, name, p in objects(data):
+            if name == args[0]:
+                sys.stdout.buffer.write(p)
+                return
+        sys.exit("no such object")
+    elif what == "stacks":
+        for _, kind, _, r in records(data):
+            if kind == SAMPLE:
+                pid, tid, time, used, _ = sample(r)
+                print(pid, tid, used, len(r), time)
+    elif what == "close":
+        last, close = {}, 0
+        for _, kind, _, r in records(data):
+            if kind == SAMPLE:
+                _, tid, time, _, _ = sample(r)
+                key = tid, struct.unpack_from("<I", r, 40)[0]
+                close += key in last and time - last[key] < int(args[0]) * 1000
+                last[key] = time
+        print(close)
+    elif what == "types":
+        for kind, n in sorted(collections.Counter(k for _, k, _, _ in records(data)).items()):
+            print(kind, n)
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
