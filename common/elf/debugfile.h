@@ -1,6 +1,6 @@
 /* Separate debug files of an ELF file: build-id folders, .gnu_debuglink (CRC checked), dwz
- * alternates. Roots: the given folders, then STACKPULSE_DEBUG_DIRS (":"-separated, empty = default),
- * else /usr/lib/debug. */
+ * alternates. Roots: the given folders, then STACKPULSE_DEBUG_DIRS (":"-separated, empty =
+ * default), else /usr/lib/debug. */
 #ifndef SP_ELF_DEBUGFILE_H
 #define SP_ELF_DEBUGFILE_H
 

@@ -17,21 +17,21 @@
 struct sp_dwarf;
 
 struct sp_dwarf_level {
-	const char *linkage;  /* mangled name, or NULL */
-	const char *name;     /* else the name with its scope ("ns::Class::fn"), or NULL */
-	const char *file;     /* or NULL */
-	uint32_t line;        /* 0 = unknown */
+	const char *linkage; /* mangled name, or NULL */
+	const char *name;    /* else the name with its scope ("ns::Class::fn"), or NULL */
+	const char *file;    /* or NULL */
+	uint32_t line;       /* 0 = unknown */
 };
 
 struct sp_dwarf_options {
-	const char *path;             /* of the ELF file; dwo, dwp and dwz files are sought beside it */
-	struct sp_debug_dirs dirs;    /* and in these */
-	const struct sp_elf *code;    /* whose executable sections decide what is an address of code */
+	const char *path; /* of the ELF file; dwo, dwp and dwz files are sought beside it */
+	struct sp_debug_dirs dirs; /* and in these */
+	const struct sp_elf *code; /* whose executable sections decide what is an address of code */
 	bool no_inline;
 };
 
-/* 1 and *out when e has DWARF that can be used, 0 when not. e and the options' pointers must outlive
- * the reader. */
+/* 1 and *out when e has DWARF that can be used, 0 when not. e and the options' pointers must
+ * outlive the reader. */
 int sp_dwarf_open(struct sp_dwarf **out, const struct sp_elf *e,
 		  const struct sp_dwarf_options *options, struct sp_err *err);
 void sp_dwarf_close(struct sp_dwarf *d);

@@ -3,8 +3,6 @@
 
 #include "sym/dwarf_impl.h"
 
-
-
 enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, bool *known)
 {
 	*known = true;
@@ -177,7 +175,8 @@ struct dw_abbrevs *dw_abbrevs_get(struct dw_unit *u)
 	uint32_t at = sp_map64_get(&o->table_of, key);
 	if (at == SP_NOT_FOUND) {
 		struct dw_abbrevs *t = read_table(u, off);
-		struct dw_abbrevs **slot = t ? SP_PUSH(&o->tables, &o->n_tables, &o->tables_cap) : NULL;
+		struct dw_abbrevs **slot =
+			t ? SP_PUSH(&o->tables, &o->n_tables, &o->tables_cap) : NULL;
 		if (!slot) {
 			dw_abbrevs_free(t);
 			return NULL;

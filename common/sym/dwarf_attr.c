@@ -1,8 +1,6 @@
 /* Attribute values by form (DWARF 5, section 7.5.6). */
 #include "sym/dwarf_impl.h"
 
-
-
 struct sp_cursor dw_cursor(const struct dw_obj *o, struct dw_bytes b, uint64_t from)
 {
 	struct sp_cursor c = sp_elf_cursor(o->elf, b.p, b.n);
@@ -90,8 +88,8 @@ bool dw_addr_x(struct dw_unit *u, uint64_t index, uint64_t *addr)
 	struct dw_unit *b = u->skeleton ? u->skeleton : u;
 	if (index > UINT32_MAX)
 		return false;
-	struct sp_cursor c = dw_cursor(b->obj, dw_section(b->obj, DW_ADDR),
-				       b->addr_base + index * b->addr_size);
+	struct sp_cursor c =
+		dw_cursor(b->obj, dw_section(b->obj, DW_ADDR), b->addr_base + index * b->addr_size);
 	*addr = sp_cur_uint(&c, b->addr_size);
 	return !c.bad;
 }
@@ -267,8 +265,7 @@ static void skip_form(struct dw_unit *u, struct sp_cursor *c, uint64_t form)
 		c->bad = true;
 }
 
-void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a,
-		  struct dw_val *v)
+void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a, struct dw_val *v)
 {
 	uint64_t form = a->form;
 	if (form == DW_FORM_indirect)

@@ -9,15 +9,9 @@
 #define WORK_BASE (UINT64_C(64) << 20)
 
 static const char *const section_names[DW_N_SECS] = {
-	[DW_INFO] = "info",
-	[DW_ABBREV] = "abbrev",
-	[DW_LINE] = "line",
-	[DW_STR] = "str",
-	[DW_LINE_STR] = "line_str",
-	[DW_RANGES] = "ranges",
-	[DW_RNGLISTS] = "rnglists",
-	[DW_ADDR] = "addr",
-	[DW_STR_OFFSETS] = "str_offsets",
+	[DW_INFO] = "info",         [DW_ABBREV] = "abbrev",     [DW_LINE] = "line",
+	[DW_STR] = "str",           [DW_LINE_STR] = "line_str", [DW_RANGES] = "ranges",
+	[DW_RNGLISTS] = "rnglists", [DW_ADDR] = "addr",         [DW_STR_OFFSETS] = "str_offsets",
 	[DW_ARANGES] = "aranges",
 };
 

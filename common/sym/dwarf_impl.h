@@ -39,7 +39,16 @@ struct dw_bytes {
 };
 
 /* How the bytes of an attribute are stepped over: n of them, or by their own length. */
-enum dw_step { DW_FIXED, DW_ULEB, DW_CSTRING, DW_BLOCK1, DW_BLOCK2, DW_BLOCK4, DW_BLOCKU, DW_INDIRECT };
+enum dw_step {
+	DW_FIXED,
+	DW_ULEB,
+	DW_CSTRING,
+	DW_BLOCK1,
+	DW_BLOCK2,
+	DW_BLOCK4,
+	DW_BLOCKU,
+	DW_INDIRECT
+};
 
 struct dw_attr {
 	uint16_t at, form;
@@ -84,8 +93,8 @@ enum dw_class { DW_V_NONE, DW_V_ADDR, DW_V_UINT, DW_V_OFFSET, DW_V_STRING, DW_V_
 struct dw_val {
 	enum dw_class class;
 	uint16_t form;
-	uint64_t u;         /* address, number, section offset, index; for DW_V_REF an info offset */
-	const char *str;    /* DW_V_STRING; NULL when it cannot be read */
+	uint64_t u;      /* address, number, section offset, index; for DW_V_REF an info offset */
+	const char *str; /* DW_V_STRING; NULL when it cannot be read */
 	struct dw_obj *obj; /* DW_V_REF: whose info */
 };
 
@@ -100,7 +109,7 @@ struct dw_pc_attrs {
 struct dw_pcs {
 	struct dw_pc {
 		uint64_t lo, hi;
-	} *v; /* owned */
+	} * v; /* owned */
 	size_t n, cap;
 };
 
@@ -129,7 +138,7 @@ struct dw_unit {
 	struct dw_unit *skeleton; /* borrowed */
 	struct dw_lines *lines;   /* borrowed from obj */
 	bool lines_tried;
-	struct dw_funcs *funcs;   /* owned */
+	struct dw_funcs *funcs; /* owned */
 };
 
 struct dw_head {
@@ -142,16 +151,16 @@ struct dw_name {
 };
 
 struct dw_obj {
-	struct sp_dwarf *d;        /* borrowed */
-	const struct sp_elf *elf;  /* borrowed, or own_elf */
+	struct sp_dwarf *d;       /* borrowed */
+	const struct sp_elf *elf; /* borrowed, or own_elf */
 	struct sp_elf own_elf;
 	bool owns_elf;
-	bool is_dwo;               /* sections are named .debug_*.dwo */
-	const char *path;          /* borrowed; for searching beside it */
+	bool is_dwo;      /* sections are named .debug_*.dwo */
+	const char *path; /* borrowed; for searching beside it */
 	struct dw_bytes sec[DW_N_SECS];
-	void *owned[DW_N_SECS];    /* inflated sections */
+	void *owned[DW_N_SECS]; /* inflated sections */
 	bool loaded[DW_N_SECS];
-	struct dw_head *heads;     /* owned; in order of off */
+	struct dw_head *heads; /* owned; in order of off */
 	size_t n_heads, heads_cap;
 	bool heads_read;
 	struct dw_abbrevs **tables; /* owned */

@@ -42,7 +42,7 @@ struct machine {
 	uint64_t file;
 	uint32_t line;
 	size_t seq_first; /* first row of the present sequence */
-	struct {	  /* what each special opcode adds */
+	struct {          /* what each special opcode adds */
 		uint32_t ops, line;
 	} special[256];
 	bool failed;
@@ -156,7 +156,8 @@ static void end_sequence(struct machine *m, uint64_t end)
 		return;
 	}
 	size_t *slot = SP_PUSH(&l->firsts, &l->n_firsts, &l->firsts_cap);
-	if (!slot || !sp_ranges_add(&l->seqs, l->rows[first].svma, end, (uint32_t)l->n_firsts - 1)) {
+	if (!slot ||
+	    !sp_ranges_add(&l->seqs, l->rows[first].svma, end, (uint32_t)l->n_firsts - 1)) {
 		m->failed = true;
 		return;
 	}
@@ -181,8 +182,7 @@ static void add_row(struct machine *m)
 		else if (r.file == last->file && r.line == last->line)
 			return;
 	}
-	if (l->n_rows == l->rows_cap &&
-	    !sp_grow(&l->rows, &l->rows_cap, l->n_rows + 1, sizeof r)) {
+	if (l->n_rows == l->rows_cap && !sp_grow(&l->rows, &l->rows_cap, l->n_rows + 1, sizeof r)) {
 		m->failed = true;
 		return;
 	}

@@ -113,8 +113,8 @@ static bool ask_index(struct sp_dwarf *d, const struct sp_ranges *index, bool by
 	struct dw_unit *last = NULL;
 	unsigned asked = 0;
 	for (const struct sp_range *r; (r = sp_ranges_next(&i)) && asked < 16;) {
-		struct dw_unit *u = by_offset ? dw_unit_at(&d->main, r->id)
-					      : dw_unit_get(&d->main, r->id);
+		struct dw_unit *u =
+			by_offset ? dw_unit_at(&d->main, r->id) : dw_unit_get(&d->main, r->id);
 		if (!u || u == last)
 			continue;
 		last = u;

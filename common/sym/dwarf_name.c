@@ -61,7 +61,7 @@ static bool has_scopes(const struct dw_unit *u)
 	case DW_LANG_C:
 	case DW_LANG_C99:
 	case DW_LANG_C11:
-	case 0x2c: /* DW_LANG_C17 */
+	case 0x2c:       /* DW_LANG_C17 */
 	case DW_LANG_Go: /* names hold their package */
 	case DW_LANG_Mips_Assembler:
 		return false;

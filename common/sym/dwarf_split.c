@@ -98,8 +98,8 @@ static bool find_in_index(const struct dw_cu_index *x, uint64_t dwo_id,
 			return false;
 		for (uint32_t i = 0; i < x->n_columns; i++)
 			if (x->columns[i] != DW_N_SECS)
-				part_off[x->columns[i]] = table_at(
-					x->offsets, (row - 1) * x->n_columns + i, 4);
+				part_off[x->columns[i]] =
+					table_at(x->offsets, (row - 1) * x->n_columns + i, 4);
 		return true;
 	}
 	return false;

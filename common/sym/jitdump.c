@@ -53,8 +53,8 @@ static int add(struct sp_jitmap *m, uint64_t start, uint64_t size, const char *n
 		return 0;
 	struct sp_buf b = {0};
 	sp_utf8_clean(&b, name, strlen(name));
-	const char *kept = b.failed || !b.len ? NULL
-					      : sp_strpool_add(&m->pool, (const char *)b.data, b.len);
+	const char *kept =
+		b.failed || !b.len ? NULL : sp_strpool_add(&m->pool, (const char *)b.data, b.len);
 	bool failed = b.failed || (b.len && !kept);
 	sp_buf_deinit(&b);
 	if (!kept)

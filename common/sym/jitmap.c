@@ -19,7 +19,10 @@ static size_t utf8_len(const uint8_t *s, size_t n)
 	uint8_t c = s[0];
 	if (c < 0x80)
 		return 1;
-	size_t len = c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+	size_t len = c >= 0xc2 && c <= 0xdf   ? 2
+		     : (c & 0xf0) == 0xe0     ? 3
+		     : c >= 0xf0 && c <= 0xf4 ? 4
+					      : 0;
 	if (!len || len > n)
 		return 0;
 	for (size_t i = 1; i < len; i++)
@@ -94,9 +97,10 @@ static bool parse_hex(const char **at, const char *end, uint64_t *out)
 	uint64_t v = 0;
 	for (; p < end && !is_blank(*p); p++) {
 		char c = *p;
-		unsigned d = c >= '0' && c <= '9'		    ? (unsigned)(c - '0')
-			     : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (unsigned)((c | 0x20) - 'a') + 10
-								      : 16;
+		unsigned d = c >= '0' && c <= '9' ? (unsigned)(c - '0')
+			     : (c | 0x20) >= 'a' && (c | 0x20) <= 'f'
+				     ? (unsigned)((c | 0x20) - 'a') + 10
+				     : 16;
 		if (d > 15 || v >> 60)
 			return false;
 		v = v << 4 | d;

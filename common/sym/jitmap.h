@@ -26,7 +26,7 @@ struct sp_jitmap {
 	struct sp_jit_entry {
 		const char *name; /* NUL-terminated, in the map's pool; valid UTF-8 */
 		uint32_t first_line, n_lines;
-	} *entries; /* owned */
+	} * entries; /* owned */
 	size_t n_entries, entries_cap;
 	struct sp_jit_line *lines; /* owned */
 	size_t n_lines, lines_cap;

@@ -55,7 +55,9 @@ static bool parse_line(const char *p, const char *end, struct line *l)
 	const char *from = p;
 	for (; p < end && !is_space(*p); p++) {
 		unsigned c = (unsigned char)*p, low = c | 0x20;
-		unsigned d = c >= '0' && c <= '9' ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : 16;
+		unsigned d = c >= '0' && c <= '9'       ? c - '0'
+			     : low >= 'a' && low <= 'f' ? low - 'a' + 10
+							: 16;
 		if (d > 15 || p - from >= 16)
 			return false;
 		l->addr = l->addr << 4 | d;

@@ -19,10 +19,11 @@ struct sp_kallsyms {
 	const uint64_t *needed; /* borrowed: sorted, distinct */
 	size_t n;
 	struct sp_kallsyms_near {
-		uint64_t start, above; /* of the symbol below, and of the one above; 0, UINT64_MAX */
+		uint64_t start,
+			above; /* of the symbol below, and of the one above; 0, UINT64_MAX */
 		const char *name, *module; /* in the text that was parsed last, then in the pool */
 		uint32_t name_len, module_len;
-	} *near; /* owned: one for each needed address */
+	} * near;         /* owned: one for each needed address */
 	size_t n_symbols; /* lines that were taken */
 	struct sp_strpool pool;
 };

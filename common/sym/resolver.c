@@ -29,8 +29,7 @@ static void compare_boots(struct sp_resolver *r)
 		if (sp_file_read("/proc/sys/kernel/random/boot_id", 256, &b, NULL) >= 0) {
 			while (b.len && b.data[b.len - 1] == '\n')
 				b.len--;
-			if (strlen(info->boot_id) == b.len &&
-			    !memcmp(info->boot_id, b.data, b.len))
+			if (strlen(info->boot_id) == b.len && !memcmp(info->boot_id, b.data, b.len))
 				r->boot = BOOT_SAME;
 		}
 	}
@@ -40,8 +39,8 @@ static void compare_boots(struct sp_resolver *r)
 /* Memory of which a process's own code is made: what has these names is no file. */
 static bool is_code_memory(const char *path)
 {
-	static const char *const prefixes[] = {"//anon", "[anon", "[heap]", "[stack", "/dev/zero",
-					       "/anon_hugepage", "/SYSV"};
+	static const char *const prefixes[] = {"//anon",    "[anon",          "[heap]", "[stack",
+					       "/dev/zero", "/anon_hugepage", "/SYSV"};
 	if (!path || !*path)
 		return true;
 	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -148,7 +147,8 @@ void sp_resolver_free(struct sp_resolver *r)
 static const struct sp_spool_module *module_of(const struct sp_resolver *r,
 					       const struct sp_spool_frame *f)
 {
-	return f->module < sp_spool_n_modules(r->spool) ? sp_spool_module(r->spool, f->module) : NULL;
+	return f->module < sp_spool_n_modules(r->spool) ? sp_spool_module(r->spool, f->module)
+							: NULL;
 }
 
 static enum kind kind_of(const struct sp_resolver *r, const struct sp_spool_frame *f)
@@ -218,9 +218,8 @@ static const char *address_text(struct sp_resolver *r, const char *module, uint6
 	bool bracketed = len > 2 && module[0] == '[' && module[len - 1] == ']';
 	sp_buf_printf(&r->text, "[%.*s+0x%" PRIx64 "]", (int)(bracketed ? len - 2 : len),
 		      bracketed ? module + 1 : module, at);
-	return r->text.failed
-		       ? NULL
-		       : sp_strpool_add(&r->names, (const char *)r->text.data, r->text.len);
+	return r->text.failed ? NULL
+			      : sp_strpool_add(&r->names, (const char *)r->text.data, r->text.len);
 }
 
 static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_found *found,
@@ -357,7 +356,8 @@ static int finish(struct sp_resolver *r, const struct res_ask *a, struct sp_err 
 	}
 	if (rc < 0)
 		return rc;
-	struct sp_names **slot = names ? SP_PUSH(&r->results, &r->n_results, &r->results_cap) : NULL;
+	struct sp_names **slot =
+		names ? SP_PUSH(&r->results, &r->n_results, &r->results_cap) : NULL;
 	if (!slot || !sp_map64_put(&r->known, a->key, (uint32_t)r->n_results - 1))
 		return sp_err_nomem(err);
 	*slot = names;
@@ -491,8 +491,8 @@ static void run_workers(struct work *w)
 {
 	pthread_t threads[MAX_WORKERS];
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t want = w->r->options.n_workers ? w->r->options.n_workers
-					      : (size_t)(cpus > 0 ? cpus : 1);
+	size_t want =
+		w->r->options.n_workers ? w->r->options.n_workers : (size_t)(cpus > 0 ? cpus : 1);
 	want = want < w->n ? want : w->n;
 	want = want < MAX_WORKERS ? want : MAX_WORKERS;
 	size_t n = 0;

@@ -1,6 +1,6 @@
-/* Names for addresses: the sources in order (perf map, ELF with DWARF, kallsyms, bare address), each
- * distinct address once. Results are interned: equal pointers, equal names; they live as long as
- * the resolver. */
+/* Names for addresses: the sources in order (perf map, ELF with DWARF, kallsyms, bare address),
+ * each distinct address once. Results are interned: equal pointers, equal names; they live as long
+ * as the resolver. */
 #ifndef SP_SYM_RESOLVER_H
 #define SP_SYM_RESOLVER_H
 
@@ -22,10 +22,11 @@ enum sp_origin { SP_ORIGIN_ADDRESS, SP_ORIGIN_ELF, SP_ORIGIN_PERF_MAP, SP_ORIGIN
 
 /* One level: innermost inline first. */
 struct sp_name {
-	const char *function; /* demangled; "[libfoo.so+0x1234]" for SP_ORIGIN_ADDRESS; never NULL */
-	const char *file;     /* NULL = unknown */
-	uint32_t line;        /* 0 = unknown */
-	bool inlined;         /* inlined into the next level */
+	const char
+		*function; /* demangled; "[libfoo.so+0x1234]" for SP_ORIGIN_ADDRESS; never NULL */
+	const char *file;  /* NULL = unknown */
+	uint32_t line;     /* 0 = unknown */
+	bool inlined;      /* inlined into the next level */
 };
 
 struct sp_names {
@@ -40,11 +41,11 @@ struct sp_names {
 struct sp_resolver_options {
 	const char *const *path_maps; /* "OLD=NEW" each; longest OLD first, whole components */
 	size_t n_path_maps;
-	const char *symfs;            /* prefix for all paths, or NULL */
+	const char *symfs; /* prefix for all paths, or NULL */
 	const char *const *debug_dirs;
 	size_t n_debug_dirs;
 	const char *perf_map_dir; /* NULL: embedded, /proc/PID/root/tmp, /tmp, the spool's folder */
-	const char *spool_dir;    /* where the spool lies; perf maps are sought there too; or NULL */
+	const char *spool_dir; /* where the spool lies; perf maps are sought there too; or NULL */
 	enum { SP_PERF_MAPS_MARKED, SP_PERF_MAPS_NONE, SP_PERF_MAPS_ANY } perf_maps;
 	bool no_inline, no_demangle;
 	unsigned n_workers; /* 0 = all cores */

@@ -182,7 +182,8 @@ int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, s
 	int rc = res_file_open(r, f, err);
 	uint64_t svma, start;
 	if (rc < 0 || !f->symfile || a->frame.rel_ip < f->image_foff ||
-	    !sp_elf_foff_to_svma(sp_symfile_elf(f->symfile), a->frame.rel_ip - f->image_foff, &svma))
+	    !sp_elf_foff_to_svma(sp_symfile_elf(f->symfile), a->frame.rel_ip - f->image_foff,
+				 &svma))
 		return rc;
 	rc = sp_symfile_lookup(f->symfile, svma, &a->levels, &start, err);
 	if (rc <= 0)

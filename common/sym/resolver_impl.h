@@ -42,13 +42,13 @@ struct res_jit {
 };
 
 struct sp_resolver {
-	struct sp_spool *spool; /* borrowed */
-	struct sp_resolver_options options; /* its pointers are borrowed */
+	struct sp_spool *spool;                            /* borrowed */
+	struct sp_resolver_options options;                /* its pointers are borrowed */
 	enum { BOOT_UNKNOWN, BOOT_OTHER, BOOT_SAME } boot; /* of the recording, against this one */
-	bool same_host; /* by its name; what BOOT_UNKNOWN has to do with */
+	bool same_host;         /* by its name; what BOOT_UNKNOWN has to do with */
 	struct res_file *files; /* owned */
 	size_t n_files, files_cap;
-	uint32_t *file_of; /* owned: by module id, index in files */
+	uint32_t *file_of;     /* owned: by module id, index in files */
 	struct res_jit **jits; /* owned */
 	size_t n_jits, jits_cap;
 	struct sp_map64 jit_of; /* pid: index in jits */
@@ -57,7 +57,7 @@ struct sp_resolver {
 	char kernel_problem[200];
 	struct res_ask *asks; /* owned: what was added and not resolved yet */
 	size_t n_asks, asks_cap;
-	struct sp_map64 known; /* key: index in results, or QUEUED */
+	struct sp_map64 known;     /* key: index in results, or QUEUED */
 	struct sp_names **results; /* owned array; in memory */
 	size_t n_results, results_cap;
 	struct sp_arena memory;

@@ -16,8 +16,8 @@ void sp_strpool_deinit(struct sp_strpool *p)
 static size_t slot_of(const struct sp_strpool *p, const char *s, size_t len, uint64_t hash)
 {
 	size_t i = (size_t)hash & p->mask;
-	while (p->slots[i] && !(p->hashes[i] == hash && !strncmp(p->slots[i], s, len) &&
-				!p->slots[i][len]))
+	while (p->slots[i] &&
+	       !(p->hashes[i] == hash && !strncmp(p->slots[i], s, len) && !p->slots[i][len]))
 		i = (i + 1) & p->mask;
 	return i;
 }

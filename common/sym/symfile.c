@@ -12,7 +12,7 @@
 
 struct sp_symfile {
 	struct sp_elf elf;
-	char *path; /* owned */
+	char *path;                        /* owned */
 	struct sp_symfile_options options; /* its pointers are borrowed */
 	struct sp_elf debug;
 	bool has_debug;

@@ -8,7 +8,8 @@
 struct sp_symfile;
 
 struct sp_symfile_options {
-	const char *const *debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
+	const char *const
+		*debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
 	size_t n_debug_dirs;
 	bool no_inline, no_demangle;
 };

@@ -83,7 +83,8 @@ static const struct sp_section *code_section(const struct sp_elf *e, const struc
 		return NULL;
 	for (size_t i = 0; i < e->n_sections; i++) {
 		const struct sp_section *s = &e->sections[i];
-		if ((s->flags & code) == code && r->value >= s->svma && r->value - s->svma < s->size)
+		if ((s->flags & code) == code && r->value >= s->svma &&
+		    r->value - s->svma < s->size)
 			return s;
 	}
 	return NULL;
@@ -130,8 +131,8 @@ static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type
 	if ((sec->flags | e->sections[sec->link].flags) & SHF_COMPRESSED)
 		return 0; /* the gABI lets nobody pack what a loader or a linker reads */
 	if (sp_elf_section_data(e, sec, &syms, &size, &owned, NULL) < 0 ||
-	    sp_elf_section_data(e, &e->sections[sec->link], &strings, &strings_size,
-				&owned_strings, NULL) < 0) {
+	    sp_elf_section_data(e, &e->sections[sec->link], &strings, &strings_size, &owned_strings,
+				NULL) < 0) {
 		free(owned);
 		free(owned_strings);
 		return 0; /* a cut file: it has no symbols */
@@ -231,8 +232,8 @@ static bool read_candidate(const struct sp_symtab *t, uint32_t id, struct candid
 	return true;
 }
 
-/* "___pthread_mutex_lock", "__GI___libc_malloc", "__libc_write": what is behind the marks that glibc puts before
- * names for its own calls (include/libc-symbols.h there). */
+/* "___pthread_mutex_lock", "__GI___libc_malloc", "__libc_write": what is behind the marks that
+ * glibc puts before names for its own calls (include/libc-symbols.h there). */
 static const char *stem(const char *name)
 {
 	if (!strncmp(name, "__GI_", 5))

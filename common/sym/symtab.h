@@ -24,12 +24,12 @@ struct sp_symtab {
 		size_t strings_size;
 	} sources[SP_SYMTAB_SOURCES];
 	unsigned n_sources;
-	const struct sp_elf *code; /* borrowed: the file with the code */
+	const struct sp_elf *code;      /* borrowed: the file with the code */
 	struct sp_ranges sized, points; /* id: source << 29 | index of the symbol */
 	struct sp_ranges plt_sections;  /* where PLT entries are */
 	struct sp_ranges plt;           /* id: index in plt_names; read when first asked */
 	bool plt_read;
-	const char **plt_names;         /* owned array; strings in pool */
+	const char **plt_names; /* owned array; strings in pool */
 	size_t n_plt, plt_cap;
 	struct sp_strpool pool;
 	struct sp_fdes fdes;
@@ -49,8 +49,8 @@ int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *er
 int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err);
 
 /* The symbol that covers svma. Of several names for one place the one that equals `prefer` (may be
- * NULL) but for leading underscores is taken, else global before local, fewer leading underscores, global before weak, the
- * shorter, the first in the alphabet. The name is valid until deinit. */
+ * NULL) but for leading underscores is taken, else global before local, fewer leading underscores,
+ * global before weak, the shorter, the first in the alphabet. The name is valid until deinit. */
 bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out);
 
 /* Whether there is any symbol of code. */

@@ -156,14 +156,15 @@ static bool read_section(struct sp_symtab *t, const struct slots *slots, const s
 		uint64_t slot = e->machine == EM_X86_64
 					? x86_slot(p + at, n, s->svma + at, &pushed)
 					: aarch64_slot(p + at, size - at, s->svma + at);
-		uint32_t found = slot ? sp_map64_get(&slots->by_svma, slot)
-				      : pushed < slots->n_jumps ? pushed : SP_NOT_FOUND;
+		uint32_t found = slot                      ? sp_map64_get(&slots->by_svma, slot)
+				 : pushed < slots->n_jumps ? pushed
+							   : SP_NOT_FOUND;
 		if (found == SP_NOT_FOUND)
 			continue;
 		if (e->machine == EM_AARCH64)
 			n = size - at >= 24 && sp_get32(p + at) == 0xd503245f ? 24
-			    : size - at >= 16				       ? 16
-									       : size - at;
+			    : size - at >= 16                                 ? 16
+									      : size - at;
 		if (!name_entry(t, &slots->v[found], s->svma + at, s->svma + at + n))
 			return false;
 	}

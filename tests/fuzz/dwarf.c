@@ -1,16 +1,16 @@
-/* DWARF sections alone, in an ELF file that is always sound: the fuzzer's bytes reach the readers of
- * abbreviations, entries, ranges and lines without first having to look like ELF. Input: a 16-bit
- * length for each section, then their bytes in that order. Code is at 0x1000 to 0x3000. */
+/* DWARF sections alone, in an ELF file that is always sound: the fuzzer's bytes reach the readers
+ * of abbreviations, entries, ranges and lines without first having to look like ELF. Input: a
+ * 16-bit length for each section, then their bytes in that order. Code is at 0x1000 to 0x3000. */
 #include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/le.h"
 #include "sym/symfile.h"
 
-static const char *const names[] = {".debug_info",	".debug_abbrev",   ".debug_line",
-				    ".debug_str",	".debug_line_str", ".debug_ranges",
-				    ".debug_rnglists",	".debug_addr",	   ".debug_str_offsets",
-				    ".debug_aranges",	".debug_sup"};
+static const char *const names[] = {".debug_info",     ".debug_abbrev",   ".debug_line",
+				    ".debug_str",      ".debug_line_str", ".debug_ranges",
+				    ".debug_rnglists", ".debug_addr",     ".debug_str_offsets",
+				    ".debug_aranges",  ".debug_sup"};
 #define N_DEBUG (sizeof names / sizeof *names)
 #define N_SECTIONS (N_DEBUG + 3) /* null, .text and .shstrtab besides */
 

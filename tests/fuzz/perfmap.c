@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const char *function, *file;
 		size_t function_len, file_len;
 		/* The first address of an entry belongs to it or to one that begins there too. */
-		if (!sp_jitmap_find(&m, m.ranges.v[i].lo, &found) || found.start != m.ranges.v[i].lo)
+		if (!sp_jitmap_find(&m, m.ranges.v[i].lo, &found) ||
+		    found.start != m.ranges.v[i].lo)
 			abort();
 		sp_python_name(found.name, &function, &function_len, &file, &file_len);
 	}

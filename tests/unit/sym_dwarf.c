@@ -74,14 +74,15 @@ static bool same_levels(const struct sp_name *got, int n, const struct mark *m, 
 		want++;
 	bool good = n == want;
 	for (int i = 0; i < n && good; i++) {
-		const char *base = got[i].file && got[i].file[0] == '/' ? strrchr(got[i].file, '/')
-									  : NULL;
+		const char *base =
+			got[i].file && got[i].file[0] == '/' ? strrchr(got[i].file, '/') : NULL;
 		good = got[i].function && !strcmp(got[i].function, m->levels[i].function) &&
 		       got[i].line == m->levels[i].line && base && !strcmp(base + 1, file) &&
 		       got[i].inlined == (i + 1 < n);
 	}
 	for (int i = 0; i < n && !good; i++)
-		printf("# %s: got %s %s:%u\n", m->symbol, got[i].function, got[i].file, got[i].line);
+		printf("# %s: got %s %s:%u\n", m->symbol, got[i].function, got[i].file,
+		       got[i].line);
 	return good;
 }
 
@@ -131,14 +132,10 @@ static void test_versions(void)
 {
 	static const char *const compilers[][2] = {{"gcc", "g++"}, {"clang", "clang++"}};
 	static const char *const flags[] = {
-		"-gdwarf-2",
-		"-gdwarf-3",
-		"-gdwarf-4",
-		"-gdwarf-5",
-		"-gdwarf-5 -gz=zlib",
-		"-gdwarf-4 -ffunction-sections -Wl,--gc-sections",
-		"-gdwarf-5 -no-pie",
-		"-gdwarf-5 -flto",
+		"-gdwarf-2",          "-gdwarf-3",
+		"-gdwarf-4",          "-gdwarf-5",
+		"-gdwarf-5 -gz=zlib", "-gdwarf-4 -ffunction-sections -Wl,--gc-sections",
+		"-gdwarf-5 -no-pie",  "-gdwarf-5 -flto",
 	};
 	char what[200], command[400];
 	for (size_t c = 0; c < 2; c++)
@@ -166,8 +163,8 @@ static void test_split(void)
 		    "b.cc");
 	check_built("clang split DWARF 4", "clang++ -O1 -gdwarf-4 -gsplit-dwarf -o prog b.cc",
 		    cc_marks, "b.cc");
-	check_built("clang split DWARF 5", "rm -f *.dwo; clang -O1 -gdwarf-5 -gsplit-dwarf -o prog a.c",
-		    c_marks, "a.c");
+	check_built("clang split DWARF 5",
+		    "rm -f *.dwo; clang -O1 -gdwarf-5 -gsplit-dwarf -o prog a.c", c_marks, "a.c");
 	check_built("a package of split DWARF",
 		    "rm -f *.dwo *.dwp; clang -O1 -gdwarf-5 -gsplit-dwarf -o prog a.c && "
 		    "$(ls /usr/bin/llvm-dwp* | head -n 1) -e prog -o prog.dwp && rm *.dwo",
@@ -179,16 +176,20 @@ static void test_debug_files(void)
 {
 	build_run("gcc -O1 -g -Wl,--build-id=sha1 -o whole a.c && "
 		  "objcopy --only-keep-debug whole whole.debug");
-	check_built("a debug file in a build-id folder",
-		    "cp whole prog && strip prog && id=$(readelf -n prog | sed -n 's/.*Build ID: //p') &&"
-		    " mkdir -p .build-id/$(echo $id | cut -c1-2) && "
-		    "cp whole.debug .build-id/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-).debug && "
-		    "cp whole symbols",
-		    (const struct mark[]){{0}}, "");
-	check("a stripped program with its debug file by build-id", "prog", "symbols", c_marks, "a.c");
-	build_run("rm -rf .build-id; gcc -O1 -g -Wl,--build-id=none -o symbols a.c && "
-		  "objcopy --only-keep-debug symbols prog.debug && cp symbols prog && strip prog && "
-		  "objcopy --add-gnu-debuglink=prog.debug prog");
+	check_built(
+		"a debug file in a build-id folder",
+		"cp whole prog && strip prog && id=$(readelf -n prog | sed -n 's/.*Build ID: //p') "
+		"&&"
+		" mkdir -p .build-id/$(echo $id | cut -c1-2) && "
+		"cp whole.debug .build-id/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-).debug && "
+		"cp whole symbols",
+		(const struct mark[]){{0}}, "");
+	check("a stripped program with its debug file by build-id", "prog", "symbols", c_marks,
+	      "a.c");
+	build_run(
+		"rm -rf .build-id; gcc -O1 -g -Wl,--build-id=none -o symbols a.c && "
+		"objcopy --only-keep-debug symbols prog.debug && cp symbols prog && strip prog && "
+		"objcopy --add-gnu-debuglink=prog.debug prog");
 	check("a debug file by name and CRC", "prog", "symbols", c_marks, "a.c");
 	build_run("mkdir -p .debug && mv prog.debug .debug");
 	check("a debug file in .debug", "prog", "symbols", c_marks, "a.c");
@@ -224,10 +225,11 @@ static void test_dwz(void)
 		    "gcc -O1 -gdwarf-4 -o prog a.c && gcc -O2 -gdwarf-4 -o other a.c && "
 		    "dwz -m common -M common prog other",
 		    c_marks, "a.c");
-	check_built("dwz of several files, DWARF 5",
-		    "rm -f common; gcc -O1 -gdwarf-5 -o prog a.c && gcc -O2 -gdwarf-5 -o other a.c && "
-		    "dwz -5 -m common -M common prog other",
-		    c_marks, "a.c");
+	check_built(
+		"dwz of several files, DWARF 5",
+		"rm -f common; gcc -O1 -gdwarf-5 -o prog a.c && gcc -O2 -gdwarf-5 -o other a.c && "
+		"dwz -5 -m common -M common prog other",
+		c_marks, "a.c");
 }
 
 int main(void)

@@ -17,29 +17,28 @@ static const char *map_name(struct sp_jitmap *m, uint64_t avma)
 
 static void test_perf_map(void)
 {
-	static const char text[] =
-		"1000 100 first\n"
-		"# a comment\n"
-		"\n"
-		"  \t 2000\t80 after tabs and blanks\n"
-		"0x3000 0x40 long Spin.leaf(int)\n"
-		"4000 0 length zero\n"
-		"ffffffffffffff00 200 wraps\n"
-		"xyz 10 bad start\n"
-		"5000 zz bad length\n"
-		"5100 10\n"
-		"5200 10 \n"
-		"5300\n"
-		"6000 100 outer\n"
-		"6010 10 nested\n"
-		"7000 20 old\n"
-		"7000 20 new\n"
-		"8000 10  two blanks\n"
-		"9000 10 caf\xc3\xa9 \xff bad\n"
-		"a000 10 with\tcarriage\r\n"
-		"10000000000000000 10 seventeen digits\n"
-		"b000 10\xc2\xa0no separator\n"
-		"c000 10 unterminated";
+	static const char text[] = "1000 100 first\n"
+				   "# a comment\n"
+				   "\n"
+				   "  \t 2000\t80 after tabs and blanks\n"
+				   "0x3000 0x40 long Spin.leaf(int)\n"
+				   "4000 0 length zero\n"
+				   "ffffffffffffff00 200 wraps\n"
+				   "xyz 10 bad start\n"
+				   "5000 zz bad length\n"
+				   "5100 10\n"
+				   "5200 10 \n"
+				   "5300\n"
+				   "6000 100 outer\n"
+				   "6010 10 nested\n"
+				   "7000 20 old\n"
+				   "7000 20 new\n"
+				   "8000 10  two blanks\n"
+				   "9000 10 caf\xc3\xa9 \xff bad\n"
+				   "a000 10 with\tcarriage\r\n"
+				   "10000000000000000 10 seventeen digits\n"
+				   "b000 10\xc2\xa0no separator\n"
+				   "c000 10 unterminated";
 	static const struct {
 		uint64_t avma;
 		const char *name, *why;
@@ -106,9 +105,11 @@ static void test_python_names(void)
 					  "libpython3.13t.so",
 					  "libpython3.11.dylib",
 					  "/usr/bin/python3.11 (deleted)"};
-	static const char *const no[] = {"python3-config",   "ipython",		     "pythonw",
-					 "python311d",	     "python3.13m",	     "libpython_embedder",
-					 "libpython3.so.cfg", "_json.cpython-312-x86_64-linux-gnu.so"};
+	static const char *const no[] = {
+		"python3-config",    "ipython",
+		"pythonw",           "python311d",
+		"python3.13m",       "libpython_embedder",
+		"libpython3.so.cfg", "_json.cpython-312-x86_64-linux-gnu.so"};
 	for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
 		tap_ok(sp_is_python_module(yes[i]), yes[i]);
 	for (size_t i = 0; i < sizeof no / sizeof *no; i++)
@@ -179,18 +180,24 @@ static void test_jitdump(void)
 		sp_jitmap_deinit(&m);
 	}
 	tap_ok(true, "a jitdump cut anywhere is read up to there");
-	tap_ok(sp_jitmap_add_jitdump(&m, "ELF", 3, NULL) == SP_ERR_CORRUPT, "other files are refused");
+	tap_ok(sp_jitmap_add_jitdump(&m, "ELF", 3, NULL) == SP_ERR_CORRUPT,
+	       "other files are refused");
 	sp_jitmap_deinit(&m);
 	sp_buf_deinit(&b);
 }
 
-static const char *kernel_name(const char *text, uint64_t addr, uint64_t *start, const char **module)
+static const char *kernel_name(const char *text, uint64_t addr, uint64_t *start,
+			       const char **module)
 {
 	static char name[100], module_name[100];
 	struct sp_kallsyms k;
 	struct sp_kernel_symbol s;
-	const uint64_t needed[] = {0x1000, 0xffffffff80ffffff, 0xffffffff81000005,
-				   0xffffffff81000105, 0xffffffff8f000000, 0xffffffffc0000020,
+	const uint64_t needed[] = {0x1000,
+				   0xffffffff80ffffff,
+				   0xffffffff81000005,
+				   0xffffffff81000105,
+				   0xffffffff8f000000,
+				   0xffffffffc0000020,
 				   0xffffffffffffff00};
 	bool found = false;
 	sp_kallsyms_init(&k, needed, sizeof needed / sizeof *needed, NULL);
@@ -247,7 +254,8 @@ static void test_kallsyms(void)
 		"far above the last symbol there is no name");
 	tap_str(kernel_name(zeros, 0xffffffff81000005, &start, &module), NULL,
 		"addresses of zero never give names");
-	tap_str(kernel_name("", 0xffffffff81000005, &start, &module), NULL, "an empty text is read");
+	tap_str(kernel_name("", 0xffffffff81000005, &start, &module), NULL,
+		"an empty text is read");
 }
 
 static void check_demangled(const char *name, const char *want)
@@ -268,7 +276,8 @@ static void test_demangle(void)
 	check_demangled("_ZN2ns1fEv.part.0", "ns::f() [clone .part.0]");
 	check_demangled("_ZZ4mainENKUliE_clEi", "main::{lambda(int)#1}::operator()(int) const");
 	check_demangled("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f()");
-	check_demangled("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad");
+	check_demangled("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE",
+			"core::fmt::Formatter::pad");
 	check_demangled("_RNvC7mycrate3foo", "mycrate::foo");
 	check_demangled("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of::<f64>");
 
@@ -277,7 +286,8 @@ static void test_demangle(void)
 	sp_buf_str(&bomb, "_Z1f");
 	sp_buf_str(&bomb, "St4pairIiiE");
 	for (int i = 0; i < 60; i++)
-		sp_buf_printf(&bomb, "St4pairIS%c_S%c_E", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i % 36],
+		sp_buf_printf(&bomb, "St4pairIS%c_S%c_E",
+			      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i % 36],
 			      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[i % 36]);
 	sp_buf_u8(&bomb, 0);
 	clock_t began = clock();
@@ -289,7 +299,8 @@ static void test_demangle(void)
 	while (bomb.len < 2 * SP_MANGLED_MAX)
 		sp_buf_str(&bomb, "N");
 	sp_buf_u8(&bomb, 0);
-	tap_eq((uint64_t)sp_demangle((const char *)bomb.data, &out), 0, "a very long name stays as it is");
+	tap_eq((uint64_t)sp_demangle((const char *)bomb.data, &out), 0,
+	       "a very long name stays as it is");
 	sp_buf_deinit(&bomb);
 	sp_buf_deinit(&out);
 }

@@ -79,7 +79,8 @@ static void make_address(struct made *m, uint64_t addr, bool is_kernel)
 static void make_object(struct made *m, uint32_t kind, int32_t pid, const char *path,
 			const void *data, size_t size)
 {
-	struct sp_spool_object o = {.kind = kind, .pid = pid, .path = path, .data = data, .size = size};
+	struct sp_spool_object o = {
+		.kind = kind, .pid = pid, .path = path, .data = data, .size = size};
 	sp_spool_put_object(m->w, &o, NULL);
 }
 
@@ -185,8 +186,7 @@ static void test_files(void)
 	make_site(&m, &good, 0x400000, 0x10000, 0, 0x400000 + mark_foff);
 	make_address(&m, 0x123456, false);
 	make_end(&m);
-	check(&m, &none,
-	      "[unknown]|in@a.c:4|work@a.c:8|[libgone.so.1+0x3234]",
+	check(&m, &none, "[unknown]|in@a.c:4|work@a.c:8|[libgone.so.1+0x3234]",
 	      "a file of the recorded build-id is named, what is not there is an address");
 
 	id.bytes[0] ^= 1;
@@ -229,8 +229,9 @@ static void test_files(void)
 static void test_kernel(void)
 {
 	static const struct sp_resolver_options none;
-	static const char text[] = "ffffffff81000000 T _text\nffffffff81001000 t do_work\n"
-				   "ffffffff81002000 t after\nffffffffc0000000 t ext4_read\t[ext4]\n";
+	static const char text[] =
+		"ffffffff81000000 T _text\nffffffff81001000 t do_work\n"
+		"ffffffff81002000 t after\nffffffffc0000000 t ext4_read\t[ext4]\n";
 	struct made m;
 	make_begin(&m, "another-boot");
 	make_address(&m, 0xffffffff81001010, true);
@@ -259,7 +260,8 @@ static void test_perf_maps(void)
 {
 	static const char text[] = "5000 100 JS:*leaf /x.js:1:16\n5200 10 py::f:/a b/x.py:7\n";
 	struct sp_resolver_options o = {.perf_map_dir = build_dir};
-	struct sp_resolver_options off = {.perf_map_dir = build_dir, .perf_maps = SP_PERF_MAPS_NONE};
+	struct sp_resolver_options off = {.perf_map_dir = build_dir,
+					  .perf_maps = SP_PERF_MAPS_NONE};
 	struct sp_spool_wfile anon = {.path = "//anon", .is_anon = true};
 	struct sp_spool_wfile heap = {.path = "[heap]"}, data = {.path = "/no/such/file"};
 	struct made m;
@@ -277,8 +279,8 @@ static void test_perf_maps(void)
 		build_run("chown 12345 perf-*.map");
 		check(&m, &o, "[unknown]|[unknown]|[unknown]", "a map of another user is refused");
 	}
-	snprintf(link, sizeof link, "mv perf-%d.map real && ln -s real perf-%d.map && chown $(id -u) real",
-		 PID, PID);
+	snprintf(link, sizeof link,
+		 "mv perf-%d.map real && ln -s real perf-%d.map && chown $(id -u) real", PID, PID);
 	build_run(link);
 	check(&m, &o, "[unknown]|[unknown]|[unknown]", "a symbolic link is refused");
 	snprintf(link, sizeof link, "rm -f perf-*.map real; mkfifo perf-%d.map", PID);

@@ -10,8 +10,10 @@ static const char source[] =
 	"int sink;\n"
 	"__attribute__((noinline)) int _under_leaf(int x) { return sink += x; }\n"
 	"int __public(int x) __attribute__((alias(\"_under_leaf\")));\n"
-	"__attribute__((noinline)) static int hidden(int x) { sink += x; return _under_leaf(x) * 2; }\n"
-	"__asm__(\".text\\n.p2align 4\\n.type sized, @function\\nsized: nop\\nsized_label: nop\\nnop\\n\"\n"
+	"__attribute__((noinline)) static int hidden(int x) { sink += x; return _under_leaf(x) * "
+	"2; }\n"
+	"__asm__(\".text\\n.p2align 4\\n.type sized, @function\\nsized: nop\\nsized_label: "
+	"nop\\nnop\\n\"\n"
 	"	\".size sized, .-sized\\n.p2align 6\\n\"\n"
 	"	\".globl naked\\n.type naked, @function\\nnaked: nop\\nnop\\nret\\n\"\n"
 	"	\".globl bare\\nbare: nop\\nret\\n\");\n"
@@ -61,7 +63,8 @@ static void test_symtab(const struct sp_elf *e)
 	uint64_t leaf = symbol_value(e, "_under_leaf"), sized = symbol_value(e, "sized");
 	uint64_t naked = symbol_value(e, "naked"), bare = symbol_value(e, "bare");
 	tap_str(name_at(symbol_value(e, "_start")), "_start", "a leading underscore stays");
-	tap_str(name_at(leaf + 1), "_under_leaf", "of two global names the one with fewer underscores");
+	tap_str(name_at(leaf + 1), "_under_leaf",
+		"of two global names the one with fewer underscores");
 	tap_str(name_at(symbol_value(e, "hidden") + 2), "hidden", "a local function has its name");
 	tap_str(name_at(sized), "sized", "a sized symbol names its first byte");
 	tap_str(name_at(sized + 2), "sized", "labels inside of it do not matter");
@@ -105,7 +108,8 @@ static void test_stripped(const char *command, const char *why)
 	}
 	if (open_file("cut")) {
 		tap_str(name_at(symbol_value(&e, "hidden") + 2), NULL, why);
-		tap_str(name_at(symbol_value(&e, "sized") + 2), NULL, "nor are labels without a symbol");
+		tap_str(name_at(symbol_value(&e, "sized") + 2), NULL,
+			"nor are labels without a symbol");
 	}
 	sp_elf_close(&e);
 }
@@ -124,9 +128,11 @@ static void test_exported(void)
 			"a stripped library names what it exports");
 		tap_str(name_at(symbol_value(&e, "hidden") + 2), NULL,
 			"an exported function lends its name to no other");
-		tap_str(name_at(naked + 1), "naked", "an exported function without a size has a name");
+		tap_str(name_at(naked + 1), "naked",
+			"an exported function without a size has a name");
 		/* one() has CFI of its own and no symbol; the nearest one below has no size. */
-		tap_str(name_at(symbol_value(&e, "one")), NULL, "which ends where CFI begins another");
+		tap_str(name_at(symbol_value(&e, "one")), NULL,
+			"which ends where CFI begins another");
 	}
 	sp_elf_close(&e);
 }
@@ -143,7 +149,8 @@ static void test_minidebug(void)
 	struct sp_elf e;
 	if (sp_elf_open(&e, in_build("whole"), NULL) < 0 || !open_file("cut"))
 		return;
-	tap_str(name_at(symbol_value(&e, "hidden") + 2), "hidden", ".gnu_debugdata names functions");
+	tap_str(name_at(symbol_value(&e, "hidden") + 2), "hidden",
+		".gnu_debugdata names functions");
 	sp_elf_close(&e);
 	build_run("printf 'no xz at all' >mini.xz; strip -o cut whole && "
 		  "objcopy --add-section .gnu_debugdata=mini.xz cut");
@@ -167,7 +174,8 @@ int main(void)
 	sp_elf_close(&e);
 	test_plt("gcc -O2", "PLT entries are named");
 	test_plt("gcc -O2 -Wl,-z,lazy", "lazy PLT entries are named");
-	test_plt("gcc -O2 -fcf-protection=full -Wl,-z,ibtplt", "PLT entries in two halves are named");
+	test_plt("gcc -O2 -fcf-protection=full -Wl,-z,ibtplt",
+		 "PLT entries in two halves are named");
 	test_plt("clang -O2 -fuse-ld=lld", "PLT entries of lld are named");
 	test_plt("gcc -O2 -fuse-ld=gold", "PLT entries of gold are named");
 	test_stripped("gcc -O2 -o whole a.c && strip -o cut whole",
