@@ -6,11 +6,17 @@
 #include "sym/ranges.h"
 
 struct sp_fdes {
-	struct sp_ranges v;
+	const struct sp_elf *elf; /* borrowed */
+	/* The sorted table of .eh_frame_hdr: pairs of 32-bit distances from its start; or NULL. */
+	const uint8_t *table;
+	size_t n;
+	uint64_t table_svma; /* what the distances count from */
+	struct sp_ranges v;  /* without a table: all of .eh_frame */
 };
 
 void sp_fdes_deinit(struct sp_fdes *f);
-/* Reads the whole section; what cannot be read is left out. False when memory ends. */
+/* Finds the table, else reads the whole section; what cannot be read is left out. e must outlive f.
+ * False when memory ends. */
 bool sp_fdes_read(struct sp_fdes *f, const struct sp_elf *e);
 /* True when the code at svma belongs to another function than the code at start, which is below
  * it: an FDE begins between them, or the one of start ends. */

@@ -43,44 +43,60 @@ static void sort_few(struct sp_ranges *r)
 	}
 }
 
+struct key {
+	uint64_t lo;
+	size_t at;
+};
+
 /* Least significant digit first: stable, and linear in the number of ranges, which a comparison
  * sort of a hundred thousand symbols is not. */
-static bool sort_many(struct sp_ranges *r)
+static struct key *sort_keys(struct key *from, struct key *to, size_t n, uint64_t span, size_t *at)
 {
-	uint64_t min = UINT64_MAX, max = 0;
-	for (size_t i = 0; i < r->n; i++) {
-		min = r->v[i].lo < min ? r->v[i].lo : min;
-		max = r->v[i].lo > max ? r->v[i].lo : max;
-	}
-	struct sp_range *from = r->v, *to = malloc(r->n * sizeof *to);
-	size_t *at = malloc(N_DIGITS * sizeof *at);
-	if (!to || !at) {
-		free(to);
-		free(at);
-		return false;
-	}
-	for (unsigned shift = 0; shift < 64 && (max - min) >> shift; shift += DIGIT_BITS) {
+	for (unsigned shift = 0; shift < 64 && span >> shift; shift += DIGIT_BITS) {
 		memset(at, 0, N_DIGITS * sizeof *at);
-		for (size_t i = 0; i < r->n; i++)
-			at[(from[i].lo - min) >> shift & (N_DIGITS - 1)]++;
+		for (size_t i = 0; i < n; i++)
+			at[from[i].lo >> shift & (N_DIGITS - 1)]++;
 		size_t sum = 0;
 		for (size_t d = 0; d < N_DIGITS; d++) {
-			size_t n = at[d];
+			size_t count = at[d];
 			at[d] = sum;
-			sum += n;
+			sum += count;
 		}
-		for (size_t i = 0; i < r->n; i++)
-			to[at[(from[i].lo - min) >> shift & (N_DIGITS - 1)]++] = from[i];
-		struct sp_range *t = from;
+		for (size_t i = 0; i < n; i++)
+			to[at[from[i].lo >> shift & (N_DIGITS - 1)]++] = from[i];
+		struct key *t = from;
 		from = to;
 		to = t;
 	}
-	if (from != r->v)
+	return from;
+}
+
+static bool sort_many(struct sp_ranges *r)
+{
+	struct key *keys = malloc(2 * r->n * sizeof *keys);
+	struct sp_range *sorted = malloc(r->n * sizeof *sorted);
+	size_t *at = malloc(N_DIGITS * sizeof *at);
+	bool ok = keys && sorted && at;
+	if (ok) {
+		uint64_t min = UINT64_MAX, max = 0;
+		for (size_t i = 0; i < r->n; i++) {
+			min = r->v[i].lo < min ? r->v[i].lo : min;
+			max = r->v[i].lo > max ? r->v[i].lo : max;
+		}
+		for (size_t i = 0; i < r->n; i++)
+			keys[i] = (struct key){r->v[i].lo - min, i};
+		const struct key *k = sort_keys(keys, keys + r->n, r->n, max - min, at);
+		for (size_t i = 0; i < r->n; i++)
+			sorted[i] = r->v[k[i].at];
+		free(r->v);
+		r->v = sorted;
 		r->cap = r->n;
-	r->v = from;
-	free(to);
+	} else {
+		free(sorted);
+	}
+	free(keys);
 	free(at);
-	return true;
+	return ok;
 }
 
 bool sp_ranges_sort(struct sp_ranges *r)
