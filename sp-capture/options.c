@@ -15,6 +15,7 @@ enum opt {
 	O_STACK,
 	O_KERNEL,
 	O_FOLLOW,
+	O_NO_FOLLOW,
 	O_DESCENDANTS,
 	O_DURATION,
 	O_DELAY,
@@ -27,7 +28,6 @@ enum opt {
 	O_INTERVAL,
 	O_RING,
 	O_CHECK,
-	O_NO_FOLLOW,
 	/* design.md, section 1: engines and scopes of a later issue, refused by name */
 	O_ALL,
 	O_CGROUP,
@@ -36,8 +36,8 @@ enum opt {
 };
 
 static const struct sp_opt opts[] = {
-	[O_PID] = {"pid", 'p', "PID[,PID…]", "attach to running processes, all their threads"},
-	[O_TID] = {"tid", 't', "TID[,TID…]", "attach to threads"},
+	[O_PID] = {"pid", 'p', "PID[,PID]", "attach to running processes, all their threads"},
+	[O_TID] = {"tid", 't', "TID[,TID]", "attach to threads"},
 	[O_FREQUENCY] = {"frequency", 'F', "HZ|max",
 			 "samples per second and thread on CPU (default 999)"},
 	[O_STACK] = {"stack-size", 's', "BYTES",

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # sp-capture: what it attaches to and launches, what it refuses and how it says so, what it leaves
 # behind. The streams are looked at with tests/stream.py and with the real perf.
+#
+# shellcheck disable=SC2094,SC2012,SC2030,SC2031,SC2119 # each test is a shell of its own; s is a name
 
 load lib
 
@@ -122,7 +124,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 # bats test_tags=smoke
 @test "ids that are none are refused before anything is opened" {
 	local id
-	for id in 0 -1 2147483648 99999999999999999999 12x '' 1, ,1; do
+	for id in 0 -1 2147483648 99999999999999999999 12x '' '1,' ,1; do
 		refused "is not an id" -p "$id"
 		refused "is not an id" -t "$id"
 	done
@@ -740,4 +742,16 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	[ "$most" -lt 60 ] || fail "$most descriptors"
 	stream ext s | grep -c '^exec' >n
 	[ "$(cat n)" -ge 1000 ] || fail "$(cat n) exec markers"
+}
+
+# --- words ---
+
+@test "code, help, man page and completion know the same options" {
+	sp-capture --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >help
+	sed 's/\\-/-/g' "$TOP/sp-capture/sp-capture.1" | grep -oE -- '--[a-z][a-z-]+' | sort -u >man
+	grep -oE -- '--[a-z][a-z-]+' "$TOP/sp-capture/sp-capture.bash" | sort -u >completion
+	# -q and -v are short in the manual.
+	equal "$(comm -23 help man | grep -vxE -- '--(quiet|verbose)')" "" "options that the manual lacks"
+	equal "$(comm -23 help completion)" "" "options that the completion lacks"
+	equal "$(comm -13 help completion)" "" "options that only the completion has"
 }
