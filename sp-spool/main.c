@@ -320,8 +320,10 @@ int main(int argc, char **argv)
 	parse(&o, argc, argv);
 	if (o.check && (o.n_input || o.output))
 		sp_usage_error("--check takes one spool and nothing else");
-	if (o.check)
+	if (o.check) {
+		free(o.input);
 		return spool_check(o.check);
+	}
 	if (!o.output)
 		o.output = "-";
 	if (!strcmp(o.output, "-") && isatty(STDOUT_FILENO))

@@ -102,12 +102,14 @@ has_samples() { # SPOOL N
 }
 
 @test "a reader that ends is exit 1 with the reason" {
+	# shellcheck disable=SC2016
 	run -1 bash -c 'set -o pipefail; "$0" samples=200000 stacks=20000 | { sp-spool; echo "status $?" >&2; exit 1; } | head -c 100 >/dev/null' "$STREAM"
 	holds "$output" "Broken pipe"
 	holds "$output" "status 1"
 }
 
 @test "a file that may not grow keeps what was written and is exit 1" {
+	# shellcheck disable=SC2016
 	run -1 bash -c 'ulimit -f 400; "$0" samples=400000 stacks=3000 | sp-spool -o x.spool' "$STREAM"
 	holds "$output" "File too large"
 	holds "$output" "is kept"
@@ -178,6 +180,7 @@ has_samples() { # SPOOL N
 	equal "$(state_of x.spool || :)" incomplete
 	equal "$( (sp-sym --format=raw x.spool || :) | grep -c '^sample ')" 207
 	echo "not a spool, but longer than a header would be" >text
+	# shellcheck disable=SC2016
 	run -1 bash -c '"$0" samples=7 | sp-spool -a -o text' "$STREAM"
 	holds "$output" "not a spool"
 	equal "$(cat text)" "not a spool, but longer than a header would be"

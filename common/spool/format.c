@@ -141,8 +141,9 @@ bool sp_cols_parse(struct sp_cols *cols, const uint8_t *payload, size_t n)
 const uint8_t *sp_cols_bytes(const struct sp_cols *cols, unsigned id, size_t *n)
 {
 	const struct sp_col *c = &cols->c[id];
+	static const uint8_t none;
 	*n = c->width == 0 ? c->n : 0;
-	return *n ? c->p : NULL;
+	return *n ? c->p : &none;
 }
 
 uint64_t sp_cols_u64(const struct sp_cols *cols, unsigned id)

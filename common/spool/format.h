@@ -264,7 +264,7 @@ struct sp_cols {
 	struct sp_col c[256];
 };
 bool sp_cols_parse(struct sp_cols *cols, const uint8_t *payload, size_t n);
-/* A whole column as text or as one number. */
+/* A whole column as bytes (never NULL) or as one number. */
 const uint8_t *sp_cols_bytes(const struct sp_cols *cols, unsigned id, size_t *n);
 uint64_t sp_cols_u64(const struct sp_cols *cols, unsigned id);
 

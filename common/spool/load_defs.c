@@ -546,6 +546,12 @@ const char *sp_load_data(struct sp_spool *s, const uint8_t *payload, size_t n, u
 	if (!b)
 		return "memory ended";
 	*b = (struct sp_rblock){.at = at, .epoch = epoch};
+	for (size_t i = 0; i < s->cur->n_sample && s->state != SP_SPOOL_DAMAGED; i++)
+		if (s->cur->sample[i].stack == SP_STACK_LOST) {
+			s->state = SP_SPOOL_DAMAGED;
+			sp_load_complain(s, "samples of the block at offset %llu refer to what is "
+					    "not there", (unsigned long long)at);
+		}
 	s->info.n_samples += s->cur->n_sample;
 	note_times(s, &s->epoch[epoch], first, last);
 	return NULL;

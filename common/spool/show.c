@@ -284,7 +284,13 @@ size_t sp_spool_frames(struct sp_spool *s, const struct sp_spool_frame **out)
 {
 	bool ok = sp_load_expand(s, s->cur_stack, s->cur_set, s->cur_kset);
 	*out = s->frames;
-	return ok ? s->n_frames : 0;
+	if (ok)
+		return s->n_frames;
+	/* Only a spool that was written wrong comes here: damage is known when a spool is opened,
+	 * and sp_spool_next leaves out what it has made unknown. */
+	s->state = SP_SPOOL_DAMAGED;
+	sp_load_complain(s, "a stack refers to a module that is not there");
+	return 0;
 }
 
 enum sp_spool_state sp_spool_state(const struct sp_spool *s)

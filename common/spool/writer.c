@@ -287,7 +287,9 @@ int sp_spool_put_object(struct sp_spool_writer *w, const struct sp_spool_object 
 {
 	if (w->failed.code)
 		return dead(w, err);
-	size_t path_len = strnlen(o->path ? o->path : "", SP_SPOOL_MAX_STRING);
+	size_t path_len = o->path ? strlen(o->path) : 0;
+	if (path_len > SP_SPOOL_MAX_STRING)
+		path_len = SP_SPOOL_MAX_STRING;
 	if (o->size > SP_SPOOL_MAX_OBJECTS - w->object_bytes)
 		return sp_err_set(err, SP_ERR_LIMIT, 0,
 				  "cannot embed '%.200s': embedded files are limited to %llu MiB",
