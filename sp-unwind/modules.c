@@ -7,7 +7,7 @@
 #include "image.h"
 #include "live.h"
 
-#define MAX_OPEN 1536u   /* images; each is a guarded map of base/file.c */
+#define MAX_OPEN 8192u      /* images; each is a guarded map of base/file.c, which has 16384 */
 #define MAX_PER_FILE 64u /* images of one archive */
 #define MAX_ATTEMPTS 2u  /* a file may appear late (behaviour.md 1.9) */
 #define EMBEDDED_MAX ((size_t)512 << 20)

@@ -25,6 +25,7 @@ struct run {
 	struct un_modules *modules;
 	struct sp_ext_joiner *joiner;
 	bool has_machine, has_origin, input_is_site;
+	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
 	uint64_t flushed_ms;            /* when the next stage was given what there was */
 	uint64_t round_ns, round_bytes; /* the last FINISHED_ROUND's time, bytes since then */
@@ -50,14 +51,19 @@ static void set_origin(struct run *u)
 	u->has_origin = true;
 }
 
+/* EM_NONE for no name; a machine that the engine does not know stays without registers. */
 static uint16_t machine_of(const char *arch)
 {
 	static const struct {
 		const char *name;
 		uint16_t machine;
-	} names[] = {{"x86_64", EM_X86_64}, {"aarch64", EM_AARCH64}, {"arm64", EM_AARCH64},
-		     {"i386", EM_386},      {"i486", EM_386},        {"i586", EM_386},
-		     {"i686", EM_386},      {"x86", EM_386},         {"arm", EM_ARM}};
+	} names[] = {{"x86_64", EM_X86_64}, {"aarch64", EM_AARCH64},
+		     {"arm64", EM_AARCH64}, {"i386", EM_386},
+		     {"i486", EM_386},      {"i586", EM_386},
+		     {"i686", EM_386},      {"x86", EM_386},
+		     {"arm", EM_ARM},       {"ppc", EM_PPC64},
+		     {"s390", EM_S390},     {"riscv", EM_RISCV},
+		     {"mips", EM_MIPS},     {"", EM_NONE}};
 	for (size_t i = 0; arch && i < sizeof names / sizeof *names; i++)
 		if (!strncmp(arch, names[i].name, strlen(names[i].name)))
 			return names[i].machine;
@@ -65,19 +71,25 @@ static uint16_t machine_of(const char *arch)
 }
 
 /* From the recording's own words, else from the files that it names, else this machine's. */
-static void set_machine(struct run *u, const struct uw_space *space)
+static int set_machine(struct run *u, const struct uw_space *space, struct sp_err *err)
 {
 	uint16_t machine = machine_of(sp_reader_info(u->r)->arch);
-	bool sure = machine != EM_NONE;
-	if (!sure)
+	if (machine == EM_NONE)
 		machine = un_modules_machine(space);
-	sure |= machine != EM_NONE;
+	u->has_machine = machine != EM_NONE;
 #if defined(__aarch64__)
-	un_pool_set_machine(u->pool, sure ? machine : EM_AARCH64);
+	if (!u->has_machine)
+		machine = EM_AARCH64;
 #else
-	un_pool_set_machine(u->pool, sure ? machine : EM_X86_64);
+	if (!u->has_machine)
+		machine = EM_X86_64;
 #endif
-	u->has_machine = sure;
+	if (machine == u->machine)
+		return 0;
+	int rc = un_pool_drain(u->pool, err);
+	un_pool_set_machine(u->pool, machine);
+	u->machine = machine;
+	return rc;
 }
 
 /* --- batches --- */
@@ -177,10 +189,9 @@ static int on_sample(struct run *u, const struct sp_record *rec, struct sp_err *
 	if (!space)
 		return sp_err_nomem(err);
 	if (!u->has_machine) {
-		int rc = un_pool_drain(u->pool, err);
+		int rc = set_machine(u, space, err);
 		if (rc < 0)
 			return rc;
-		set_machine(u, space);
 	}
 	u->result->n_walked++;
 	return add(u, rec, UN_WALK, space, proc->space, err);

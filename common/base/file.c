@@ -32,7 +32,7 @@ int sp_file_open(const char *path, int flags, struct sp_err *err)
 
 /* The maps that the SIGBUS handler may repair. Slots are claimed and freed with atomics because
  * the handler reads them at any instant. */
-#define N_GUARDS 4096
+#define N_GUARDS 16384
 static struct guard {
 	_Atomic uintptr_t start;
 	_Atomic size_t size;
@@ -68,17 +68,20 @@ static void guard_init(void)
 
 static bool guard_add(const void *start, size_t size)
 {
+	static unsigned next; /* where the last free slot was found */
 	pthread_once(&guard_once, guard_init);
 	pthread_mutex_lock(&guard_lock);
-	unsigned i = 0, n = atomic_load(&n_guards_used);
-	while (i < n && atomic_load(&guards[i].start))
-		i++;
-	bool ok = i < N_GUARDS;
+	unsigned tried = 0;
+	while (tried < N_GUARDS && atomic_load(&guards[next].start)) {
+		next = (next + 1) % N_GUARDS;
+		tried++;
+	}
+	bool ok = tried < N_GUARDS;
 	if (ok) {
-		atomic_store(&guards[i].size, size);
-		atomic_store(&guards[i].start, (uintptr_t)start);
-		if (i == n)
-			atomic_store(&n_guards_used, n + 1);
+		atomic_store(&guards[next].size, size);
+		atomic_store(&guards[next].start, (uintptr_t)start);
+		if (next >= atomic_load(&n_guards_used))
+			atomic_store(&n_guards_used, next + 1);
 	}
 	pthread_mutex_unlock(&guard_lock);
 	return ok;
