@@ -61,6 +61,9 @@ struct cfi_cie {
 	bool signal;    /* 'S' */
 	const uint8_t *ops; /* borrowed from the section */
 	size_t n_ops;
+	/* The row that its program makes, in the small form for the ABI's frame pointer, made once
+	 * by whoever keeps the CIE (cfi_cie_row); or NULL. Borrowed. */
+	const struct cfi_row *small_row;
 };
 
 struct cfi_fde {
@@ -150,6 +153,10 @@ bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint6
 		   uint32_t fp_reg, struct cfi_row *out);
 bool cfi_row_full(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
 		  struct cfi_row *out);
+
+/* The small row that a CIE's program makes. */
+bool cfi_cie_row(const struct cfi_section *s, const struct cfi_cie *cie, uint32_t fp_reg,
+		 struct cfi_row *out);
 
 /* All rows of one FDE in turn. cfi_rows_next: 1 and a row in force over [start, end); 0 at the end;
  * -1 malformed (what came before stays true). */

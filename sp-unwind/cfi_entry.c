@@ -1,5 +1,7 @@
 #include "cfi.h"
 
+#include "base/le.h"
+
 static struct sp_cursor cursor_at(const struct cfi_section *s, size_t off, size_t end)
 {
 	struct sp_cursor c = sp_cursor(s->data + off, end - off);
@@ -202,14 +204,20 @@ bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
 	return true;
 }
 
-static bool find_cie(const struct cfi_section *s, size_t off, struct cfi_cie *out)
+static const struct cfi_cie *known_cie(const struct cfi_section *s, size_t off)
 {
 	for (unsigned i = 0; i < s->n_known; i++)
-		if (s->known[i].off == off) {
-			*out = s->known[i];
-			return true;
-		}
-	return cfi_cie_parse(s, off, out);
+		if (s->known[i].off == off)
+			return &s->known[i];
+	return NULL;
+}
+
+static bool find_cie(const struct cfi_section *s, size_t off, struct cfi_cie *out)
+{
+	const struct cfi_cie *known = known_cie(s, off);
+	if (known)
+		*out = *known;
+	return known || cfi_cie_parse(s, off, out);
 }
 
 bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct cfi_fde *out)
@@ -238,8 +246,37 @@ bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct
 	return true;
 }
 
+/* What nearly every FDE is: of .eh_frame, 32-bit length, a known CIE, pcrel|sdata4 addresses. False:
+ * another form, or none. */
+static bool fde_common(const struct cfi_section *s, size_t off, struct cfi_fde *out)
+{
+	if (!s->eh || s->swap || s->addr_bytes != 8 || off > s->size || s->size - off < 20)
+		return false;
+	const uint8_t *p = s->data + off;
+	uint32_t len = sp_get32(p), id = sp_get32(p + 4);
+	if (len < 13 || len > s->size - off - 4 || len == UINT32_MAX || !id || id > off + 4)
+		return false;
+	const struct cfi_cie *cie = known_cie(s, off + 4 - id);
+	if (!cie || cie->fde_enc != (CFI_PE_PCREL | CFI_PE_SDATA4) || !cie->augmented ||
+	    cie->addr_bytes != 8)
+		return false;
+	uint64_t begin = s->svma + off + 8 + (uint64_t)(int64_t)(int32_t)sp_get32(p + 8);
+	int32_t range = (int32_t)sp_get32(p + 12);
+	if (range < 0 || begin + (uint32_t)range < begin || p[16] > 0x7f || 13u + p[16] > len)
+		return false;
+	out->cie = *cie;
+	out->off = off;
+	out->begin = begin;
+	out->end = begin + (uint32_t)range;
+	out->ops = p + 17 + p[16];
+	out->n_ops = len - 13u - p[16];
+	return true;
+}
+
 bool cfi_fde_parse(const struct cfi_section *s, size_t off, struct cfi_fde *out)
 {
+	if (__builtin_expect(fde_common(s, off, out), 1))
+		return true;
 	struct cfi_entry e = cfi_entry_at(s, off);
 	out->cie.ops = NULL;
 	return cfi_fde_read(s, &e, out);

@@ -131,8 +131,12 @@ static void cies_init(struct uw_module *m)
 		struct cfi_entry e = cfi_entry_at(&m->eh, off);
 		if (e.kind == CFI_END)
 			break;
-		if (e.kind == CFI_CIE && cfi_cie_parse(&m->eh, off, &m->cies[n]))
+		struct cfi_cie *cie = &m->cies[n];
+		if (e.kind == CFI_CIE && cfi_cie_parse(&m->eh, off, cie)) {
+			if (cfi_cie_row(&m->eh, cie, m->arch->fp, &m->cie_rows[n]))
+				cie->small_row = &m->cie_rows[n];
 			n++;
+		}
 		off = e.next;
 	}
 	m->eh.known = m->cies;
@@ -154,6 +158,8 @@ int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *deb
 	m->id = atomic_fetch_add(&next_id, 1) & UINT32_C(0x7fffffff);
 	m->salt = m->id * UINT32_C(0x9e3779b1) >> 8;
 	m->arch = uw_arch_find(elf->machine);
+	m->crt[0] = sp_elf_section(elf, ".init");
+	m->crt[1] = sp_elf_section(elf, ".fini");
 	pthread_mutex_init(&m->lock, NULL);
 	/* Nothing of an object file has its final address. */
 	if (elf->type != ET_REL) {

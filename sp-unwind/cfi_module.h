@@ -28,9 +28,11 @@ struct uw_module {
 	uint64_t svma_end;     /* behind the last one */
 	struct cfi_code code;  /* executable segments, for .debug_frame; its v owned */
 	struct cfi_code eh_code;
+	const struct sp_section *crt[2]; /* .init and .fini, of elf, or NULL */
 	struct cfi_section eh; /* .eh_frame; data NULL: none */
 	void *eh_owned;
 	struct cfi_cie cies[4]; /* those that come first in .eh_frame */
+	struct cfi_row cie_rows[4];
 	struct cfi_table table;
 
 	/* Made on demand under the lock, then published; never changed again. */

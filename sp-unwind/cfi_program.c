@@ -347,15 +347,20 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 /* Run the CIE's program into row, and set r up for the FDE's. */
 INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
 {
-	row_clear(r->row, small);
 	r->loc = r->fde->begin;
 	r->ra_reg = r->fde->cie.ra_reg;
-	r->p = r->fde->cie.ops;
-	r->end = r->p + r->fde->cie.n_ops;
-	if (!run(r, UINT64_MAX, small))
-		return false;
-	row_copy(initial, r->row, small);
-	r->initial = initial;
+	if (small && r->fde->cie.small_row) {
+		r->initial = r->fde->cie.small_row;
+		row_copy(r->row, r->initial, small);
+	} else {
+		row_clear(r->row, small);
+		r->p = r->fde->cie.ops;
+		r->end = r->p + r->fde->cie.n_ops;
+		if (!run(r, UINT64_MAX, small))
+			return false;
+		row_copy(initial, r->row, small);
+		r->initial = initial;
+	}
 	r->p = r->fde->ops;
 	r->end = r->p + r->fde->n_ops;
 	return true;
@@ -367,6 +372,15 @@ bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint6
 	struct cfi_row initial, saved[CFI_REMEMBER];
 	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};
 	return begin(&r, &initial, true) && run(&r, pc, true);
+}
+
+bool cfi_cie_row(const struct cfi_section *s, const struct cfi_cie *cie, uint32_t fp_reg,
+		 struct cfi_row *out)
+{
+	struct cfi_row initial, saved[CFI_REMEMBER];
+	const struct cfi_fde empty = {.cie = *cie};
+	struct run r = {.section = s, .fde = &empty, .row = out, .saved = saved, .fp_reg = fp_reg};
+	return begin(&r, &initial, true);
 }
 
 bool cfi_row_full(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,

@@ -139,12 +139,11 @@ static bool is_sigreturn(const struct uw_module *m, uint64_t svma)
  * Their sections hold nothing else. */
 static struct uw_rule crt_rule(const struct uw_module *m, uint64_t svma)
 {
-	static const char *const names[] = {".init", ".fini"};
 	static const uint8_t endbr[] = {0xf3, 0x0f, 0x1e, 0xfa}, sub[] = {0x48, 0x83, 0xec, 8},
 			     tail[] = {0x48, 0x83, 0xc4, 8, 0xc3};
 	struct uw_rule none = {.kind = UW_RULE_NONE};
 	for (size_t i = 0; i < 2 && m->arch->machine == EM_X86_64; i++) {
-		const struct sp_section *s = sp_elf_section(m->elf, names[i]);
+		const struct sp_section *s = m->crt[i];
 		if (!s || svma - s->svma >= s->size || s->size < sizeof sub + sizeof tail)
 			continue;
 		const uint8_t *p = uw_module_bytes(m, s->svma, (size_t)s->size);
