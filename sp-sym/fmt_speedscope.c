@@ -16,13 +16,38 @@ struct writer {
 	bool time;        /* weights are ns */
 };
 
-static void write_frames(struct view *v, struct out *o)
+/* The profile that is shown first: the one with the most samples. Profiles are in the order of
+ * threads, or of tasks when equal stacks are together. */
+static size_t heaviest(const struct view *v, bool together, struct sp_err *err, int *r)
+{
+	size_t n = together ? v->n_tasks : sp_spool_n_threads(v->spool), best = 0, at = 0, index = 0;
+	uint64_t *sums = calloc(n + 1, sizeof *sums);
+	if (!sums) {
+		*r = sp_err_nomem(err);
+		return 0;
+	}
+	for (size_t i = 0; i < v->n_rows; i++) {
+		uint32_t task = v->rows[i].task;
+		sums[together ? task : v->tasks[task].thread] += v->rows[i].n;
+	}
+	for (size_t i = 0; i < n; i++) {
+		index += i > 0 && sums[i - 1] > 0;
+		if (sums[i] > sums[best] || !i) {
+			best = i;
+			at = index;
+		}
+	}
+	free(sums);
+	return at;
+}
+
+static void write_frames(struct view *v, struct out *o, size_t active)
 {
 	out_str(o, "{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\",\n"
 		   "\"exporter\": \"sp-sym " SP_VERSION "\",\n\"name\": ");
 	const char *name = sp_spool_info(v->spool)->cmdline;
 	out_json(o, name && *name ? name : "profile");
-	out_str(o, ",\n\"activeProfileIndex\": 0,\n\"shared\": {\"frames\": [");
+	out_printf(o, ",\n\"activeProfileIndex\": %zu,\n\"shared\": {\"frames\": [", active);
 	for (size_t i = 0; i < v->n_funcs; i++) {
 		const struct view_func *f = &v->funcs[i];
 		out_str(o, i ? ",\n{\"name\": " : "\n{\"name\": ");
@@ -161,12 +186,14 @@ int format_speedscope(struct view *v, struct out *o, struct sp_err *err)
 			   view_weight_is_time(v)};
 	if (!w.levels)
 		return sp_err_nomem(err);
-	write_frames(v, o);
+	int r = 0;
 	bool together = estimate(v) > IN_TIME_ORDER_BYTES;
+	write_frames(v, o, heaviest(v, together, err, &r));
 	if (together)
 		v->note = "too long for speedscope in time order: equal stacks are put together "
 			"(--time, --pid or --tid make it shorter)";
-	int r = together ? write_together(&w, err) : write_in_time_order(&w, err);
+	if (r >= 0)
+		r = together ? write_together(&w, err) : write_in_time_order(&w, err);
 	out_str(o, "]}\n");
 	free(w.levels);
 	return r;

@@ -212,6 +212,8 @@ def read_speedscope(data):
     p, counts = json.loads(data), collections.Counter()
     need(p["$schema"] == "https://www.speedscope.app/file-format-schema.json", "no schema")
     frames = p["shared"]["frames"]
+    sums = [sum(t["weights"]) for t in p["profiles"]]
+    need(not sums or sums[p["activeProfileIndex"]] == max(sums), "another profile is the heaviest")
     for t in p["profiles"]:
         pid, tid = re.search(r" (-?\d+)/(-?\d+)$", t["name"]).groups()
         need(t["unit"] in TIMES and len(t["samples"]) == len(t["weights"]), "a bad profile")
