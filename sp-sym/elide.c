@@ -7,8 +7,8 @@
 /* The length of an operator's own characters at s, after the word "operator". */
 static size_t operator_bytes(const char *s, size_t n)
 {
-	static const char *const symbols[] = {"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=",
-					      "->",  "()",  "[]",  "<",	 ">"};
+	static const char *const symbols[] = {
+		"<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "()", "[]", "<", ">"};
 	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
 		size_t len = strlen(symbols[i]);
 		if (len <= n && !memcmp(s, symbols[i], len))

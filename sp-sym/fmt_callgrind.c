@@ -158,8 +158,9 @@ static void write_head(struct callgrind *c)
 		out_text(c->o, cmd, 0);
 		out_char(c->o, '\n');
 	}
-	out_printf(c->o, "event: Samples : samples\nevent: Weight : %s\nevents: Samples Weight\n"
-			 "summary: %llu %llu\n",
+	out_printf(c->o,
+		   "event: Samples : samples\nevent: Weight : %s\nevents: Samples Weight\n"
+		   "summary: %llu %llu\n",
 		   view_weight_is_time(v) ? "nanoseconds" : "weight of the events",
 		   (unsigned long long)v->n_samples, (unsigned long long)v->weight);
 }
@@ -172,7 +173,8 @@ static uint32_t *add_roots(struct view *v, struct groups *g, struct sp_err *err)
 		return NULL;
 	uint32_t *roots = malloc((g->n + 1) * sizeof *roots);
 	for (size_t i = 0; roots && i < g->n; i++) {
-		struct view_func f = {*g->names[i] ? g->names[i] : "[all]", NULL, "", VIEW_GROUP, 0};
+		struct view_func f = {*g->names[i] ? g->names[i] : "[all]", NULL, "", VIEW_GROUP,
+				      0};
 		roots[i] = view_func_add(v, &f);
 		if (roots[i] == SP_NOT_FOUND) {
 			free(roots);

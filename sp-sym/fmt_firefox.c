@@ -1,5 +1,5 @@
-/* firefox: the Firefox profiler's processed format, gzipped JSON. The version that is named below is
- * read by all later ones (their upgraders; firefox-devtools/profiler,
+/* firefox: the Firefox profiler's processed format, gzipped JSON. The version that is named below
+ * is read by all later ones (their upgraders; firefox-devtools/profiler,
  * docs-developer/CHANGELOG-formats.md). Loading checks little, so indexes are kept in range, a
  * stack's prefix is always an earlier one, and times do not decrease. */
 #include <stdlib.h>
@@ -129,7 +129,8 @@ static uint32_t resource_of(struct writer *w, struct tables *t, const struct vie
 	return put(w, &t->resource_ids, lib, t->n_libs - 1);
 }
 
-static uint32_t func_of(struct writer *w, struct tables *t, const struct view_frame *f, uint32_t func)
+static uint32_t func_of(struct writer *w, struct tables *t, const struct view_frame *f,
+			uint32_t func)
 {
 	const struct view_func *vf = &w->v->funcs[func];
 	uint32_t id = sp_map64_get(&t->func_ids, func);
@@ -236,7 +237,8 @@ static void write_frames(const struct view *v, struct out *o, const struct table
 	const struct table_frame *f = t->frames;
 	size_t n = t->n_frames;
 	out_printf(o, ",\n\"frameTable\":{\"length\":%zu", n);
-	COLUMN(o, "address", n, if (f[i].has_offset) out_u64(o, f[i].offset); else out_str(o, "-1"));
+	COLUMN(o, "address", n, if (f[i].has_offset) out_u64(o, f[i].offset);
+	       else out_str(o, "-1"));
 	COLUMN(o, "inlineDepth", n, out_u64(o, f[i].depth));
 	COLUMN(o, "category", n, out_u64(o, category_of(view_level_func(v, f[i].level))));
 	COLUMN(o, "subcategory", n, out_char(o, '0'));
@@ -285,8 +287,8 @@ static void write_tables(struct writer *w, struct tables *t)
 	n = t->n_libs;
 	out_printf(o, ",\n\"resourceTable\":{\"length\":%zu", n);
 	COLUMN(o, "lib", n, out_u64(o, t->libs[i]));
-	COLUMN(o, "name", n, const struct sp_spool_module *m =
-				     sp_spool_module(v->spool, w->libs[t->libs[i]]);
+	COLUMN(o, "name", n,
+	       const struct sp_spool_module *m = sp_spool_module(v->spool, w->libs[t->libs[i]]);
 	       out_u64(o, string(w, t, view_base(m->path))));
 	COLUMN(o, "host", n, out_str(o, "null"));
 	COLUMN(o, "type", n, out_char(o, '1'));
@@ -346,7 +348,10 @@ static void write_markers(struct writer *w, struct tables *t, int32_t pid, bool 
 	struct {
 		const char *key;
 		struct out *column;
-	} columns[] = {{"name", &name}, {"data", &data}, {"startTime", &start}, {"endTime", &end},
+	} columns[] = {{"name", &name},
+		       {"data", &data},
+		       {"startTime", &start},
+		       {"endTime", &end},
 		       {"phase", &phase}};
 	out_printf(o, ",\n\"markers\":{\"length\":%zu", n);
 	for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
@@ -414,9 +419,10 @@ static void write_thread(struct writer *w, const struct series *s, uint32_t thre
 	out_json(o, *task->comm ? task->comm : "?");
 	out_str(o, ",\"processName\":");
 	out_json(o, *main->comm ? main->comm : "?");
-	out_printf(o, ",\"isMainThread\":%s,\"pid\":\"%d\",\"tid\":%d,\"processType\":\"default\","
-		      "\"processStartupTime\":0,\"processShutdownTime\":null,\"registerTime\":0,"
-		      "\"unregisterTime\":null,\"pausedRanges\":[],\"showMarkersInTimeline\":true,\n",
+	out_printf(o,
+		   ",\"isMainThread\":%s,\"pid\":\"%d\",\"tid\":%d,\"processType\":\"default\","
+		   "\"processStartupTime\":0,\"processShutdownTime\":null,\"registerTime\":0,"
+		   "\"unregisterTime\":null,\"pausedRanges\":[],\"showMarkersInTimeline\":true,\n",
 		   task->tid == task->pid ? "true" : "false", task->pid, task->tid);
 	write_samples(w, &t, s, a, b);
 	write_tables(w, &t);
@@ -434,7 +440,8 @@ static void write_meta(struct view *v, struct out *o)
 						    {"Kernel", "orange"},
 						    {"Python", "green"},
 						    {"JIT", "blue"}};
-	uint64_t start_us = info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, v->first_ns) : 0;
+	uint64_t start_us =
+		info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, v->first_ns) : 0;
 	uint64_t interval_us = info->sample_interval_us ? info->sample_interval_us : 1000;
 	out_str(o, "{\"meta\":{\"categories\":[");
 	for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
@@ -443,12 +450,13 @@ static void write_meta(struct view *v, struct out *o)
 	out_str(o, "],\"debug\":false,\"extensions\":{\"baseURL\":[],\"id\":[],\"length\":0,"
 		   "\"name\":[]},\"interval\":");
 	write_ms(o, interval_us * 1000);
-	out_printf(o, ",\"preprocessedProfileVersion\":%d,\"version\":%d,\"processType\":0,"
-		      "\"stackwalk\":1,\"startTime\":%llu.%03llu,\"symbolicated\":true,"
-		      "\"usesOnlyOneStackType\":true,\"doesNotUseFrameImplementation\":true,"
-		      "\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[],\"importedFrom\":"
-		      "\"stackpulse\",\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\","
-		      "\"threadCPUDelta\":\"ns\"},\"product\":",
+	out_printf(o,
+		   ",\"preprocessedProfileVersion\":%d,\"version\":%d,\"processType\":0,"
+		   "\"stackwalk\":1,\"startTime\":%llu.%03llu,\"symbolicated\":true,"
+		   "\"usesOnlyOneStackType\":true,\"doesNotUseFrameImplementation\":true,"
+		   "\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[],\"importedFrom\":"
+		   "\"stackpulse\",\"sampleUnits\":{\"time\":\"ms\",\"eventDelay\":\"ms\","
+		   "\"threadCPUDelta\":\"ns\"},\"product\":",
 		   PROCESSED_VERSION, GECKO_VERSION, (unsigned long long)(start_us / 1000),
 		   (unsigned long long)(start_us % 1000));
 	out_json(o, info->cmdline && *info->cmdline ? info->cmdline : "stackpulse");
@@ -462,8 +470,7 @@ static void write_breakpad(struct out *o, const struct sp_build_id *id)
 {
 	static const uint8_t order[16] = {3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
 	for (size_t i = 0; i < 16; i++)
-		out_printf(o, "%02X",
-			   order[i] < id->len ? id->bytes[order[i]] : 0);
+		out_printf(o, "%02X", order[i] < id->len ? id->bytes[order[i]] : 0);
 	out_char(o, '0');
 }
 
@@ -520,7 +527,8 @@ int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 		out_str(o, "}\n");
 	}
 	if (v->n_samples > 10000000)
-		v->note = "the Firefox profiler reads files up to about 500 MB unpacked: --time, --pid "
+		v->note = "the Firefox profiler reads files up to about 500 MB unpacked: --time, "
+			  "--pid "
 			  "or --tid make it shorter";
 	free(process);
 	free(counts);

@@ -1,5 +1,6 @@
-/* flamegraph: one HTML file that needs nothing else. Without scripts it shows an SVG picture of what
- * is wide enough; the script draws the same from the data below it, with zoom, search and grouping. */
+/* flamegraph: one HTML file that needs nothing else. Without scripts it shows an SVG picture of
+ * what is wide enough; the script draws the same from the data below it, with zoom, search and
+ * grouping. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,8 +13,8 @@
 #define CHART_WIDTH 1200
 #define ROW_HEIGHT 18
 #define CHAR_WIDTH 6.95
-#define STATIC_PERCENT 0.25  /* of the picture without scripts: 3 pixels of 1200 */
-#define MAX_NODES 300000u    /* in the data: more make a browser slow */
+#define STATIC_PERCENT 0.25 /* of the picture without scripts: 3 pixels of 1200 */
+#define MAX_NODES 300000u   /* in the data: more make a browser slow */
 
 /* The style and the script as they are in the files beside this one. */
 #define EMBED(name, file)                                                                          \
@@ -25,10 +26,9 @@ EMBED(flamegraph_css, "flamegraph.css");
 EMBED(flamegraph_js, "flamegraph.js");
 
 static const char *const kind_names[] = {
-	[VIEW_NATIVE] = "native",	   [VIEW_PYTHON] = "Python",
-	[VIEW_JIT] = "JIT",		   [VIEW_KERNEL] = "kernel",
-	[VIEW_ADDRESS] = "no name",	   [VIEW_TRUNCATED] = "cut stack",
-	[VIEW_NO_STACK] = "no stack",	   [VIEW_GROUP] = "group",
+	[VIEW_NATIVE] = "native",     [VIEW_PYTHON] = "Python",   [VIEW_JIT] = "JIT",
+	[VIEW_KERNEL] = "kernel",     [VIEW_ADDRESS] = "no name", [VIEW_TRUNCATED] = "cut stack",
+	[VIEW_NO_STACK] = "no stack", [VIEW_GROUP] = "group",
 };
 
 struct colour {
@@ -36,10 +36,10 @@ struct colour {
 };
 
 static const struct colour kind_colours[] = {
-	[VIEW_NATIVE] = {34, 22, 0.88, 0.66},	  [VIEW_PYTHON] = {125, 24, 0.42, 0.66},
-	[VIEW_JIT] = {172, 16, 0.45, 0.62},	  [VIEW_KERNEL] = {215, 20, 0.62, 0.74},
-	[VIEW_ADDRESS] = {40, 6, 0.08, 0.74},	  [VIEW_TRUNCATED] = {40, 0, 0.15, 0.78},
-	[VIEW_NO_STACK] = {40, 0, 0.05, 0.82},	  [VIEW_GROUP] = {92, 4, 0.12, 0.72},
+	[VIEW_NATIVE] = {34, 22, 0.88, 0.66},  [VIEW_PYTHON] = {125, 24, 0.42, 0.66},
+	[VIEW_JIT] = {172, 16, 0.45, 0.62},    [VIEW_KERNEL] = {215, 20, 0.62, 0.74},
+	[VIEW_ADDRESS] = {40, 6, 0.08, 0.74},  [VIEW_TRUNCATED] = {40, 0, 0.15, 0.78},
+	[VIEW_NO_STACK] = {40, 0, 0.05, 0.82}, [VIEW_GROUP] = {92, 4, 0.12, 0.72},
 };
 
 /* One of red (n = 0), green (8) and blue (4) of a hue, as CSS Color 4 defines hsl(). */
@@ -122,8 +122,9 @@ static void write_rect(const struct view *v, struct out *o, const struct tree_no
 		out_xml(o, f->module);
 		out_char(o, ')');
 	}
-	out_printf(o, ": %llu %s, %.2f %%</title><rect x=\"%.2f\" y=\"%u.5\" width=\"%.2f\" "
-		      "height=\"%u\" rx=\"1.5\" fill=\"%s\"/>",
+	out_printf(o,
+		   ": %llu %s, %.2f %%</title><rect x=\"%.2f\" y=\"%u.5\" width=\"%.2f\" "
+		   "height=\"%u\" rx=\"1.5\" fill=\"%s\"/>",
 		   (unsigned long long)n->total, unit(v), percent(n->total, all), x,
 		   n->depth * ROW_HEIGHT, width, ROW_HEIGHT - 1,
 		   f && f->kind == VIEW_TRUNCATED ? "url(#cut)" : colour);
@@ -152,16 +153,19 @@ static int write_svg(struct view *v, struct out *o, struct sp_err *err)
 	if (r >= 0 && !x)
 		r = sp_err_nomem(err);
 	if (r >= 0) {
-		out_printf(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %u %u\" "
-			      "font-family=\"monospace\" font-size=\"11.5\">\n",
+		out_printf(o,
+			   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %u %u\" "
+			   "font-family=\"monospace\" font-size=\"11.5\">\n",
 			   CHART_WIDTH, (t.max_depth + 1) * ROW_HEIGHT);
-		out_str(o, "<defs><pattern id=\"cut\" width=\"6\" height=\"6\" "
-			   "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-			   "<rect width=\"6\" height=\"6\" fill=\"#d8d2c5\"/>"
-			   "<rect width=\"2.5\" height=\"6\" fill=\"#a59d8c\"/></pattern></defs>\n");
+		out_str(o,
+			"<defs><pattern id=\"cut\" width=\"6\" height=\"6\" "
+			"patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
+			"<rect width=\"6\" height=\"6\" fill=\"#d8d2c5\"/>"
+			"<rect width=\"2.5\" height=\"6\" fill=\"#a59d8c\"/></pattern></defs>\n");
 		for (uint32_t i = TREE_ROOT; i != TREE_NONE; i = tree_next(&t, i)) {
 			const struct tree_node *n = &t.nodes[i];
-			double width = all ? (double)n->total * CHART_WIDTH / (double)all : CHART_WIDTH;
+			double width =
+				all ? (double)n->total * CHART_WIDTH / (double)all : CHART_WIDTH;
 			write_rect(v, o, n, x[n->depth], width, all);
 			x[n->depth + 1] = x[n->depth];
 			x[n->depth] += width;
@@ -199,8 +203,8 @@ static void write_funcs(struct view *v, struct out *o)
 		memcpy(id, ids.data + i * sizeof id, sizeof id);
 		colour_text(plain, &v->funcs[i], false);
 		colour_text(pale, &v->funcs[i], true);
-		out_printf(o, "%s[%u,%u,%u,%d,\"%s\",\"%s\"]", i ? ",\n" : "\n", id[0], id[1], id[2],
-			   (int)v->funcs[i].kind, plain, pale);
+		out_printf(o, "%s[%u,%u,%u,%d,\"%s\",\"%s\"]", i ? ",\n" : "\n", id[0], id[1],
+			   id[2], (int)v->funcs[i].kind, plain, pale);
 	}
 	out_str(o, "],\n");
 out:
@@ -217,7 +221,8 @@ static void write_threads(struct view *v, struct out *o, const struct tree *t,
 	for (uint32_t c = t->nodes[TREE_ROOT].child; c != TREE_NONE; c = t->nodes[c].next) {
 		const char *name = v->funcs[t->nodes[c].func].name;
 		size_t i = 0;
-		while (i + 1 < v->n_tasks && strcmp(t->groups.names[t->groups.of_task[i]], name) != 0)
+		while (i + 1 < v->n_tasks &&
+		       strcmp(t->groups.names[t->groups.of_task[i]], name) != 0)
 			i++;
 		const struct view_task *task = &v->tasks[i];
 		const char *process_comm = v->tasks[process[i]].comm;
@@ -269,8 +274,9 @@ static int write_data(struct view *v, struct out *o, struct sp_err *err)
 	uint32_t *process = r < 0 ? NULL : groups_process_tasks(v, err);
 	if (process) {
 		o->in_html = true;
-		out_printf(o, "{\"unit\":\"%s\",\"group\":\"%s\",\"total\":%llu,\"kinds\":[", unit(v),
-			   groups[v->opt->group], (unsigned long long)t.nodes[TREE_ROOT].total);
+		out_printf(o, "{\"unit\":\"%s\",\"group\":\"%s\",\"total\":%llu,\"kinds\":[",
+			   unit(v), groups[v->opt->group],
+			   (unsigned long long)t.nodes[TREE_ROOT].total);
 		for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
 			out_printf(o, "%s\"%s\"", i ? "," : "", kind_names[i]);
 		out_str(o, "],\n");
@@ -307,7 +313,8 @@ static void write_about(struct view *v, struct out *o)
 		out_xml(o, info->hostname);
 	}
 	if (s.n_truncated)
-		out_printf(o, " · %.1f %% of the stacks are cut", percent(s.n_truncated, v->n_samples));
+		out_printf(o, " · %.1f %% of the stacks are cut",
+			   percent(s.n_truncated, v->n_samples));
 	if (c && c->v[SP_C_lost_events])
 		out_printf(o, " · <span class=\"warn\">%llu lost</span>",
 			   (unsigned long long)c->v[SP_C_lost_events]);
@@ -320,22 +327,25 @@ static void write_tools(struct out *o)
 {
 	static const enum view_kind shown[] = {VIEW_NATIVE, VIEW_KERNEL, VIEW_PYTHON, VIEW_JIT,
 					       VIEW_ADDRESS};
-	out_str(o, "\n<div class=\"tools scripted\">"
-		   "<input type=\"search\" id=\"search\" placeholder=\"Search (regular expression)\" "
-		   "aria-label=\"Search\" spellcheck=\"false\"><span class=\"hits\" id=\"hits\"></span>"
-		   "<label>by <select id=\"group\"><option value=\"comm\">name</option>"
-		   "<option value=\"none\">nothing</option><option value=\"process\">process</option>"
-		   "<option value=\"thread\">thread</option><option value=\"pool\">pool</option>"
-		   "</select></label><button id=\"turn\">Flame</button>"
-		   "<button id=\"reset\">Whole profile</button><span class=\"legend\">");
+	out_str(o,
+		"\n<div class=\"tools scripted\">"
+		"<input type=\"search\" id=\"search\" placeholder=\"Search (regular expression)\" "
+		"aria-label=\"Search\" spellcheck=\"false\"><span class=\"hits\" "
+		"id=\"hits\"></span>"
+		"<label>by <select id=\"group\"><option value=\"comm\">name</option>"
+		"<option value=\"none\">nothing</option><option value=\"process\">process</option>"
+		"<option value=\"thread\">thread</option><option value=\"pool\">pool</option>"
+		"</select></label><button id=\"turn\">Flame</button>"
+		"<button id=\"reset\">Whole profile</button><span class=\"legend\">");
 	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
 		char colour[8];
 		colour_hex(colour, &kind_colours[shown[i]]);
 		out_printf(o, "<span><i style=\"background:%s\"></i>%s</span>", colour,
 			   kind_names[shown[i]]);
 	}
-	out_str(o, "<span><i style=\"background:repeating-linear-gradient(45deg,#d8d2c5 0 3px,#a59d8c "
-		   "3px 5px)\"></i>cut</span><span><em>italic</em> inlined</span></span></div>");
+	out_str(o,
+		"<span><i style=\"background:repeating-linear-gradient(45deg,#d8d2c5 0 3px,#a59d8c "
+		"3px 5px)\"></i>cut</span><span><em>italic</em> inlined</span></span></div>");
 }
 
 int format_flamegraph(struct view *v, struct out *o, struct sp_err *err)

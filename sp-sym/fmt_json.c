@@ -23,8 +23,9 @@ static void write_info(struct view *v, struct out *o)
 	out_json(o, info->osrelease ? info->osrelease : "");
 	out_str(o, ", \"cmdline\": ");
 	out_json(o, info->cmdline ? info->cmdline : "");
-	out_printf(o, ", \"start_timestamp_us\": %llu, \"sample_interval_us\": %llu, "
-		      "\"first_ns\": %llu, \"last_ns\": %llu, \"samples\": %llu, \"weight\": %llu}",
+	out_printf(o,
+		   ", \"start_timestamp_us\": %llu, \"sample_interval_us\": %llu, "
+		   "\"first_ns\": %llu, \"last_ns\": %llu, \"samples\": %llu, \"weight\": %llu}",
 		   (unsigned long long)info->start_timestamp_us,
 		   (unsigned long long)info->sample_interval_us, (unsigned long long)v->first_ns,
 		   (unsigned long long)v->last_ns, (unsigned long long)v->n_samples,
@@ -69,12 +70,14 @@ static void write_modules(struct view *v, struct out *o)
 		item(o, i);
 		out_str(o, "{\"path\": ");
 		out_json(o, m->path);
-		out_printf(o, ", \"pid\": %d, \"start\": \"0x%llx\", \"end\": \"0x%llx\", "
-			      "\"file_offset\": %llu, \"build_id\": ",
+		out_printf(o,
+			   ", \"pid\": %d, \"start\": \"0x%llx\", \"end\": \"0x%llx\", "
+			   "\"file_offset\": %llu, \"build_id\": ",
 			   m->pid, (unsigned long long)m->start, (unsigned long long)m->end,
 			   (unsigned long long)m->file_offset);
 		bool has_id = in_use && in_use[i] && *view_build_id_hex(v, m, hex);
-		out_printf(o, "%s%s%s}", has_id ? "\"" : "", has_id ? hex : "null", has_id ? "\"" : "");
+		out_printf(o, "%s%s%s}", has_id ? "\"" : "", has_id ? hex : "null",
+			   has_id ? "\"" : "");
 	}
 	out_char(o, ']');
 	o->buf.failed |= used.failed;
@@ -85,7 +88,7 @@ static void write_functions(struct view *v, struct out *o)
 {
 	static const char *const kinds[] = {
 		[VIEW_NATIVE] = "native",     [VIEW_PYTHON] = "python",
-		[VIEW_JIT] = "jit",	      [VIEW_KERNEL] = "kernel",
+		[VIEW_JIT] = "jit",           [VIEW_KERNEL] = "kernel",
 		[VIEW_ADDRESS] = "address",   [VIEW_TRUNCATED] = "truncated",
 		[VIEW_NO_STACK] = "no-stack", [VIEW_GROUP] = "group",
 	};
@@ -164,7 +167,8 @@ static int write_samples(struct view *v, struct out *o, struct sp_err *err)
 	struct view_sample s;
 	int r;
 	size_t i = 0;
-	out_str(o, ",\n\"sample_columns\": [\"time_ns\", \"thread\", \"event\", \"stack\", \"weight\", "
+	out_str(o, ",\n\"sample_columns\": [\"time_ns\", \"thread\", \"event\", \"stack\", "
+		   "\"weight\", "
 		   "\"cpu\"],\n\"samples\": [");
 	view_rewind(v);
 	while ((r = view_next(v, &s, err)) > 0 && sp_stop_level() < 2) {

@@ -8,18 +8,18 @@
 #include "proto.h"
 
 enum { /* fields of Profile */
-	P_SAMPLE_TYPE = 1,
-	P_SAMPLE,
-	P_MAPPING,
-	P_LOCATION,
-	P_FUNCTION,
-	P_STRING_TABLE,
-	P_TIME_NANOS = 9,
-	P_DURATION_NANOS,
-	P_PERIOD_TYPE,
-	P_PERIOD,
-	P_COMMENT,
-	P_DEFAULT_SAMPLE_TYPE,
+       P_SAMPLE_TYPE = 1,
+       P_SAMPLE,
+       P_MAPPING,
+       P_LOCATION,
+       P_FUNCTION,
+       P_STRING_TABLE,
+       P_TIME_NANOS = 9,
+       P_DURATION_NANOS,
+       P_PERIOD_TYPE,
+       P_PERIOD,
+       P_COMMENT,
+       P_DEFAULT_SAMPLE_TYPE,
 };
 
 struct mapping {
@@ -132,7 +132,8 @@ static void emit_times(struct pprof *p)
 {
 	const struct sp_spool_info *info = sp_spool_info(p->v->spool);
 	uint64_t first = p->v->first_ns;
-	uint64_t wall = info->start_timestamp_us ? sp_spool_timestamp_us(p->v->spool, first) * 1000 : 0;
+	uint64_t wall =
+		info->start_timestamp_us ? sp_spool_timestamp_us(p->v->spool, first) * 1000 : 0;
 	if (info->wall_ns)
 		wall = info->wall_ns + (first - info->clock_ns);
 	emit_number(p, P_TIME_NANOS, wall);
@@ -311,7 +312,7 @@ static void emit_sample(struct pprof *p, const struct view_row *row)
 	proto_bytes(&p->msg, 1, p->sub.data, p->sub.len);
 	p->sub.len = 0;
 	for (size_t i = 0; i < p->n_values; i++)
-		sp_buf_uleb(&p->sub, i == 0				? row->n
+		sp_buf_uleb(&p->sub, i == 0                         ? row->n
 				     : i == p->value_of[row->event] ? row->weight
 								    : 0);
 	proto_bytes(&p->msg, 2, p->sub.data, p->sub.len);

@@ -1,6 +1,6 @@
-/* speedscope: its own JSON (file-format-schema.json of speedscope 1.25), a sampled profile per thread
- * with the samples in time order. It repeats the stack with each sample, so a long recording is
- * written with equal stacks together instead: the viewer's limit is near 500 MB. */
+/* speedscope: its own JSON (file-format-schema.json of speedscope 1.25), a sampled profile per
+ * thread with the samples in time order. It repeats the stack with each sample, so a long recording
+ * is written with equal stacks together instead: the viewer's limit is near 500 MB. */
 #include <stdlib.h>
 
 #include "base/cli.h"
@@ -20,7 +20,8 @@ struct writer {
  * threads, or of tasks when equal stacks are together. */
 static size_t heaviest(const struct view *v, bool together, struct sp_err *err, int *r)
 {
-	size_t n = together ? v->n_tasks : sp_spool_n_threads(v->spool), best = 0, at = 0, index = 0;
+	size_t n = together ? v->n_tasks : sp_spool_n_threads(v->spool), best = 0, at = 0,
+	       index = 0;
 	uint64_t *sums = calloc(n + 1, sizeof *sums);
 	if (!sums) {
 		*r = sp_err_nomem(err);
@@ -80,7 +81,8 @@ static void begin_profile(struct writer *w, size_t index, const struct view_task
 	out_str(w->o, index ? ",\n" : "\n");
 	out_str(w->o, "{\"type\": \"sampled\", \"name\": ");
 	out_json(w->o, name.buf.failed ? "?" : (const char *)name.buf.data);
-	out_printf(w->o, ", \"unit\": \"%s\", \"startValue\": 0, \"endValue\": %llu,\n\"samples\": [",
+	out_printf(w->o,
+		   ", \"unit\": \"%s\", \"startValue\": 0, \"endValue\": %llu,\n\"samples\": [",
 		   w->time ? "nanoseconds" : "none", (unsigned long long)sum);
 	sp_buf_deinit(&name.buf);
 }
@@ -191,7 +193,7 @@ int format_speedscope(struct view *v, struct out *o, struct sp_err *err)
 	write_frames(v, o, heaviest(v, together, err, &r));
 	if (together)
 		v->note = "too long for speedscope in time order: equal stacks are put together "
-			"(--time, --pid or --tid make it shorter)";
+			  "(--time, --pid or --tid make it shorter)";
 	if (r >= 0)
 		r = together ? write_together(&w, err) : write_in_time_order(&w, err);
 	out_str(o, "]}\n");

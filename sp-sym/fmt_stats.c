@@ -20,12 +20,14 @@ struct symptom {
 };
 
 static const struct symptom symptoms[] = {
-	{SP_C_lost_events, 0.1, "the kernel had no room for records: the profile lacks samples, in busy "
-				"moments above all",
+	{SP_C_lost_events, 0.1,
+	 "the kernel had no room for records: the profile lacks samples, in busy "
+	 "moments above all",
 	 "a larger --ring, a lower -F, or a smaller -s"},
 	{SP_C_throttled, 0.1, "the kernel slowed sampling down to save its own time",
 	 "a lower -F, or raise kernel.perf_cpu_time_max_percent"},
-	{SP_C_truncated_frame_markers, 1, "stacks end before their root; they hang under [truncated]",
+	{SP_C_truncated_frame_markers, 1,
+	 "stacks end before their root; they hang under [truncated]",
 	 "the stops below say why; for 'stack bytes exhausted' use -s 65528"},
 	{SP_C_native_stack_truncated, 1, "the copied part of the stack was too short",
 	 "sp-capture -s 65528, the most that the kernel copies"},
@@ -34,14 +36,17 @@ static const struct symptom symptoms[] = {
 	 "pointers (node --interpreted-frames-native-stack, java -XX:+PreserveFramePointer)"},
 	{SP_C_no_module_stops, 1, "addresses in no known mapping",
 	 "code made at run time, or a file that was not found: sp-unwind -v names it"},
-	{SP_C_did_not_advance, 0.1, "unwinding went in a circle", "a fault in the code's unwind tables"},
-	{SP_C_moved_backwards, 0.5, "a caller's frame below its callee's: a coroutine or another stack",
+	{SP_C_did_not_advance, 0.1, "unwinding went in a circle",
+	 "a fault in the code's unwind tables"},
+	{SP_C_moved_backwards, 0.5,
+	 "a caller's frame below its callee's: a coroutine or another stack",
 	 "nothing; the outer frames are of the other stack"},
 	{SP_C_user_registers_missing, 0.1, "samples without user registers, or 32-bit tasks",
 	 "32-bit code gets its leaf only"},
 	{SP_C_not_unwound_samples, 0.1, "stacks were recorded but not unwound",
 	 "put sp-unwind between sp-capture and sp-spool"},
-	{SP_C_empty_stack_samples, 0.5, "samples without any address", "often exiting tasks: harmless"},
+	{SP_C_empty_stack_samples, 0.5, "samples without any address",
+	 "often exiting tasks: harmless"},
 	{SP_C_rejected_samples, 0.001, "sample records that could not be parsed",
 	 "the recording is damaged, or of an unknown kind"},
 	{SP_C_missing_timestamp_samples, 0.1, "samples without a time",
@@ -105,7 +110,8 @@ static void write_names(const struct view *v, const struct unnamed *u, struct ou
 		if (!m->samples)
 			continue;
 		if (!shown++)
-			out_str(o, "Modules without them, by the share of samples that pass through:\n");
+			out_str(o, "Modules without them, by the share of samples that pass "
+				   "through:\n");
 		out_printf(o, "%7.2f %%  (leaf %.2f %%)  ", percent(m->samples, v->n_samples),
 			   percent(m->leaf, v->n_samples));
 		out_text(o, *m->path ? m->path : "(no path)", 0);
@@ -124,7 +130,8 @@ static void write_symptoms(const struct sp_counters *c, uint64_t samples, struct
 		const struct symptom *s = &symptoms[i];
 		uint64_t value = c->v[s->counter];
 		/* Lost samples are a share of all that there were. */
-		double share = percent(value, s->counter == SP_C_lost_events ? samples + value : samples);
+		double share =
+			percent(value, s->counter == SP_C_lost_events ? samples + value : samples);
 		if (!value || share < s->percent)
 			continue;
 		shown++;

@@ -1,7 +1,7 @@
-/* text: what `perf script` prints, for its many readers: stackcollapse-perf.pl, inferno, speedscope,
- * the Firefox profiler. They split lines with patterns, so names are made to fit those: no blanks in
- * comm and module, no ';', no "->" in functions (it would split a frame in two), none that begins
- * with a parenthesis (such frames would be dropped). */
+/* text: what `perf script` prints, for its many readers: stackcollapse-perf.pl, inferno,
+ * speedscope, the Firefox profiler. They split lines with patterns, so names are made to fit those:
+ * no blanks in comm and module, no ';', no "->" in functions (it would split a frame in two), none
+ * that begins with a parenthesis (such frames would be dropped). */
 #include <stdlib.h>
 
 #include "base/stop.h"
@@ -46,8 +46,8 @@ static void write_address(struct out *o, uint64_t address)
 	out_printf(o, "\t%16llx ", (unsigned long long)address);
 }
 
-/* perf (since 5.18, sample__fprintf_callchain) shows a frame of a file by its offset in the file, all
- * others by their address. */
+/* perf (since 5.18, sample__fprintf_callchain) shows a frame of a file by its offset in the file,
+ * all others by their address. */
 static uint64_t shown_address(const struct view *v, const struct view_frame *f)
 {
 	const struct sp_spool_module *m = view_module(v, &f->f);
@@ -103,7 +103,8 @@ static void write_head(const struct view *v, struct out *o, const struct view_sa
 	if (s->cpu != UINT32_MAX)
 		out_printf(o, "[%03u] ", s->cpu);
 	out_printf(o, "%5llu.%06llu: %10llu ", (unsigned long long)(s->time_ns / 1000000000),
-		   (unsigned long long)(s->time_ns / 1000 % 1000000), (unsigned long long)s->weight);
+		   (unsigned long long)(s->time_ns / 1000 % 1000000),
+		   (unsigned long long)s->weight);
 	out_text(o, sp_spool_event(v->spool, row->event)->name, OUT_NO_SPACE);
 	out_str(o, ": \n");
 }

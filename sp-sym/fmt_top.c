@@ -57,7 +57,8 @@ static const char *place_text(struct out *scratch, const struct func_count *c)
 	return scratch->buf.len && !scratch->buf.failed ? (const char *)scratch->buf.data : "";
 }
 
-/* Places get what they need up to a quarter of the line, modules up to an eighth; names the rest. */
+/* Places get what they need up to a quarter of the line, modules up to an eighth; names the rest.
+ */
 static struct column_widths layout(const struct term *t, struct func_count **list, size_t n,
 				   uint64_t all, struct out *scratch)
 {
@@ -94,9 +95,8 @@ static void write_titles(struct out *o, const struct term *t, const struct colum
 	out_printf(o, "%s%s\n", w->place ? "  FILE:LINE" : "", term_end(t));
 }
 
-static void write_line(struct out *o, const struct term *t,
-		       const struct column_widths *w, const struct func_count *c, uint64_t all,
-		       struct out *scratch)
+static void write_line(struct out *o, const struct term *t, const struct column_widths *w,
+		       const struct func_count *c, uint64_t all, struct out *scratch)
 {
 	double self = percent(c->self, all), total = percent(c->total, all);
 	out_printf(o, "%s%7.2f%s%s%9.2f%s  %*llu  ", term_heat(t, self), self, term_end(t),
@@ -121,7 +121,6 @@ static void write_line(struct out *o, const struct term *t,
 		term_shorten(o, place, w->place);
 	}
 	out_printf(o, "%s\n", term_end(t));
-
 }
 
 static void write_table(struct view *v, struct out *o, const struct term *t,

@@ -59,8 +59,9 @@ static void write_node(struct tree_writer *w, uint32_t node)
 		out_printf(w->o, "%8s  ", ".");
 	size_t used = 19 + write_guides(w, branch, n->next == TREE_NONE);
 	const char *mark = mark_of(w->v, n);
-	size_t width = w->term->width > used + strlen(mark) + 10 ? w->term->width - used - strlen(mark)
-								 : 10;
+	size_t width = w->term->width > used + strlen(mark) + 10
+			       ? w->term->width - used - strlen(mark)
+			       : 10;
 	if (f->kind == VIEW_GROUP)
 		out_str(w->o, term_bold(w->term));
 	used += term_shorten(w->o, *f->name ? f->name : "?", width) + strlen(mark);
@@ -120,8 +121,9 @@ int format_tree(struct view *v, struct out *o, struct sp_err *err)
 		for (uint32_t i = TREE_ROOT; i != TREE_NONE; i = tree_next(&t, i))
 			left++;
 		if (left < before)
-			out_printf(o, "%s… and %zu nodes that are smaller or deeper (--min-percent, "
-				      "--depth)%s\n",
+			out_printf(o,
+				   "%s… and %zu nodes that are smaller or deeper (--min-percent, "
+				   "--depth)%s\n",
 				   term_dim(&term), before - left, term_end(&term));
 	}
 	sp_buf_deinit(&w.guides);

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* Digits folded, so that the workers of a pool are one: "worker-12" and "worker-7" are "worker-N". */
+/* Digits folded, so that the workers of a pool are one: "worker-12" and "worker-7" are "worker-N".
+ */
 static void fold_digits(struct sp_buf *b, const char *s)
 {
 	while (*s) {

@@ -6,7 +6,7 @@
 
 /* The groups of a view's tasks. */
 struct groups {
-	char **names;      /* owned, by group; any bytes */
+	char **names; /* owned, by group; any bytes */
 	size_t n, cap;
 	uint32_t *of_task; /* owned: the group of each of the view's tasks */
 };

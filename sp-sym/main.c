@@ -28,16 +28,21 @@ static const char *what_to_run(const char *path, char *buf, size_t size)
 		return n == 0 ? "the file is empty: did the recording fail?" : NULL;
 	if (n >= 8 && (!memcmp(head, "PERFILE2", 8) || !memcmp(head, "2ELIFREP", 8)))
 		snprintf(buf, size,
-			 "it is a perf recording: run 'sp-unwind %.300s | sp-spool -o x.spool' first, "
-			 "then 'sp-sym x.spool'", path);
-	else if (!memcmp(head, "\177ELF", 4))
-		snprintf(buf, size, "it is an ELF file: 'sp-sym --exe %.300s ADDRESS…' names addresses",
+			 "it is a perf recording: run 'sp-unwind %.300s | sp-spool -o x.spool' "
+			 "first, "
+			 "then 'sp-sym x.spool'",
 			 path);
+	else if (!memcmp(head, "\177ELF", 4))
+		snprintf(buf, size,
+			 "it is an ELF file: 'sp-sym --exe %.300s ADDRESS…' names addresses", path);
 	else if (head[0] == 0x1f && head[1] == 0x8b)
-		snprintf(buf, size, "it is a gzip file: if a recording is inside, run "
-				    "'zcat %.300s | sp-unwind | sp-spool -o x.spool' first", path);
+		snprintf(buf, size,
+			 "it is a gzip file: if a recording is inside, run "
+			 "'zcat %.300s | sp-unwind | sp-spool -o x.spool' first",
+			 path);
 	else
-		snprintf(buf, size, "a spool is made by 'sp-capture … | sp-unwind | sp-spool -o x.spool'");
+		snprintf(buf, size,
+			 "a spool is made by 'sp-capture … | sp-unwind | sp-spool -o x.spool'");
 	return buf;
 }
 
@@ -78,7 +83,8 @@ static void say_empty(const struct view *v)
 		return;
 	if (sp_spool_info(v->spool)->n_samples && v->n_read)
 		sp_warn("0 samples: the filters leave none of %llu; try fewer filters, or "
-			"--format=stats for what there is", (unsigned long long)v->n_read);
+			"--format=stats for what there is",
+			(unsigned long long)v->n_read);
 	else
 		sp_warn("0 samples: was the target idle? Record longer, or while it is busy; "
 			"'sp-capture --check' says what works here");
@@ -97,8 +103,10 @@ static int check_names(const struct view *v, struct sp_err *err)
 	unnamed_deinit(&u);
 	if (named >= v->opt->require)
 		return SP_EXIT_OK;
-	sp_warn("%.2f %% of the frames have names, less than the %g %% required; --format=stats says "
-		"which modules have none", named, v->opt->require);
+	sp_warn("%.2f %% of the frames have names, less than the %g %% required; --format=stats "
+		"says "
+		"which modules have none",
+		named, v->opt->require);
 	return SP_EXIT_FAILED;
 }
 

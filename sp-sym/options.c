@@ -45,13 +45,15 @@ static const struct sp_opt opts[] = {
 	[OPT_FORMAT] = {"format", 'f', "NAME",
 			"top (the default), tree, text, raw, folded, flamegraph, json, pprof,\n"
 			"firefox, speedscope, callgrind, stats, stats-json"},
-	[OPT_OUTPUT] = {"output", 'o', "FILE", "write FILE, whole or not at all (else standard output)"},
+	[OPT_OUTPUT] = {"output", 'o', "FILE",
+			"write FILE, whole or not at all (else standard output)"},
 	[OPT_TIME] = {"time", 0, "FROM..TO",
 		      "samples of that time: seconds from the first one, or @EPOCH;\n"
 		      "either end may be left open"},
 	[OPT_PID] = {"pid", 'p', "PID,…", "samples of these processes"},
 	[OPT_TID] = {"tid", 't', "TID,…", "samples of these threads"},
-	[OPT_COMM] = {"comm", 0, "NAME", "samples of threads with that name (a part of it, or with * and ?)"},
+	[OPT_COMM] = {"comm", 0, "NAME",
+		      "samples of threads with that name (a part of it, or with * and ?)"},
 	[OPT_EVENT] = {"event", 'e', "NAME", "samples of that event"},
 	[OPT_MODULE] = {"module", 0, "NAME", "stacks that pass through that file"},
 	[OPT_FUNCTION] = {"function", 0, "NAME", "stacks that pass through that function"},
@@ -59,10 +61,14 @@ static const struct sp_opt opts[] = {
 	[OPT_USER] = {"user", 0, NULL, "without kernel frames"},
 	[OPT_HIDE_RUNTIME] = {"hide-runtime", 0, NULL, "without the interpreter's own frames"},
 	[OPT_NO_INLINE] = {"no-inline", 0, NULL, "without inlined functions"},
-	[OPT_GROUP] = {"group", 'g', "WHAT", "roots by none, process, thread, comm or pool (digits folded)"},
-	[OPT_REVERSE] = {"reverse", 'r', NULL, "from the leaf to its callers (tree, folded, flamegraph)"},
-	[OPT_WEIGHT] = {"weight", 'w', "WHAT", "count samples (the default) or the event's own weight"},
-	[OPT_MIN_PERCENT] = {"min-percent", 'm', "P", "leave out what has less (top, tree, flamegraph, callgrind)"},
+	[OPT_GROUP] = {"group", 'g', "WHAT",
+		       "roots by none, process, thread, comm or pool (digits folded)"},
+	[OPT_REVERSE] = {"reverse", 'r', NULL,
+			 "from the leaf to its callers (tree, folded, flamegraph)"},
+	[OPT_WEIGHT] = {"weight", 'w', "WHAT",
+			"count samples (the default) or the event's own weight"},
+	[OPT_MIN_PERCENT] = {"min-percent", 'm', "P",
+			     "leave out what has less (top, tree, flamegraph, callgrind)"},
 	[OPT_DEPTH] = {"depth", 'd', "N", "levels of the tree"},
 	[OPT_LIMIT] = {"limit", 'n', "N", "lines of top; 0 = all (default 40)"},
 	[OPT_SORT] = {"sort", 0, "self|total", "order of top"},
@@ -70,12 +76,15 @@ static const struct sp_opt opts[] = {
 	[OPT_REQUIRE] = {"require", 0, "P%", "fail when fewer frames have names"},
 	[OPT_PATH_MAP] = {"path-map", 0, "OLD=NEW", "find files below OLD at NEW"},
 	[OPT_SYMFS] = {"symfs", 0, "DIR", "find all files below DIR"},
-	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR", "more debug files (also STACKPULSE_DEBUG_DIRS, by colons)"},
-	[OPT_PERF_MAPS] = {"perf-maps", 0, "WHICH", "JIT maps of marked processes (marked), none or any"},
+	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR",
+			   "more debug files (also STACKPULSE_DEBUG_DIRS, by colons)"},
+	[OPT_PERF_MAPS] = {"perf-maps", 0, "WHICH",
+			   "JIT maps of marked processes (marked), none or any"},
 	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
 	[OPT_NO_DEMANGLE] = {"no-demangle", 0, NULL, "names as the linker knows them"},
 	[OPT_JOBS] = {"jobs", 'j', "N", "workers (default: all cores)"},
-	[OPT_EXE] = {"exe", 0, "FILE", "names for ADDRESSes of an ELF file, as addr2line -afiC prints them"},
+	[OPT_EXE] = {"exe", 0, "FILE",
+		     "names for ADDRESSes of an ELF file, as addr2line -afiC prints them"},
 	{0},
 };
 
@@ -339,7 +348,8 @@ static void check(const struct view_options *opt)
 		sp_usage_error("--format=%s has no names: filter by time, process, thread or event",
 			       f->name);
 	if (f->whole_only && filtered)
-		sp_usage_error("--format=%s is about the whole recording: it takes no filter", f->name);
+		sp_usage_error("--format=%s is about the whole recording: it takes no filter",
+			       f->name);
 }
 
 void options_parse(struct view_options *opt, int argc, char **argv)
@@ -348,7 +358,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 		.tool = "sp-sym",
 		.synopsis = "sp-sym [options] [FILE.spool]\n"
 			    "       sp-sym --exe FILE [--debug-dir DIR] [ADDRESS…]",
-		.about = "Shows a profile: names its addresses and writes it in one of many formats.\n"
+		.about = "Shows a profile: names its addresses and writes it in one of many "
+			 "formats.\n"
 			 "Without FILE, or with -, the spool is read from standard input.",
 		.opts = opts,
 		.examples = examples,

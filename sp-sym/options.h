@@ -10,7 +10,7 @@
 
 enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
 
-struct view_words { /* arguments of a repeated option; borrowed from argv */
+struct view_words {     /* arguments of a repeated option; borrowed from argv */
 	const char **v; /* owned */
 	size_t n, cap;
 };
@@ -36,8 +36,8 @@ struct view_options {
 	struct view_words comms, events, modules, functions;
 	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;
 	enum view_group group;
-	double min_percent; /* < 0 = the format's own */
-	double require;     /* < 0 = not asked */
+	double min_percent;           /* < 0 = the format's own */
+	double require;               /* < 0 = not asked */
 	uint64_t limit, depth, width; /* 0 = the format's own; limit UINT64_MAX = all */
 
 	struct view_words path_maps, debug_dirs;

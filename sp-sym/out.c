@@ -57,7 +57,8 @@ int out_open(struct out *o, const char *path, struct sp_err *err)
 	o->name = path;
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
 		if (S_ISDIR(st.st_mode))
-			r = sp_err_set(err, SP_ERR_INVALID, 0, "cannot write %s: it is a folder", path);
+			r = sp_err_set(err, SP_ERR_INVALID, 0, "cannot write %s: it is a folder",
+				       path);
 		else if ((o->fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
 			r = sp_err_errno(err, "cannot write %s", path);
 	} else {
@@ -163,7 +164,8 @@ int out_close(struct out *o, struct sp_err *err)
 	out_flush(o);
 	if (o->gzip)
 		deflate_some(o, NULL, 0, Z_FINISH);
-	/* Errors that only close() reports (NFS, quotas) count; a dup keeps standard output itself. */
+	/* Errors that only close() reports (NFS, quotas) count; a dup keeps standard output itself.
+	 */
 	int fd = o->fd > STDERR_FILENO ? o->fd : dup(o->fd);
 	o->fd = -1;
 	if ((fd < 0 || close(fd) != 0) && !o->os_error)

@@ -16,10 +16,10 @@
 struct out_gzip;
 
 struct out {
-	struct sp_buf buf;     /* what is not written yet */
-	int fd;                /* owned unless it is standard output */
-	char *path, *tmp;      /* owned; tmp is renamed to path at the end; NULL when written directly */
-	const char *name;      /* for messages; borrowed from the caller, or "standard output" */
+	struct sp_buf buf; /* what is not written yet */
+	int fd;            /* owned unless it is standard output */
+	char *path, *tmp; /* owned; tmp is renamed to path at the end; NULL when written directly */
+	const char *name; /* for messages; borrowed from the caller, or "standard output" */
 	struct out_gzip *gzip; /* owned; NULL = plain */
 	bool memory;           /* all stays in buf: a zeroed out with memory set is ready to use */
 	int os_error;          /* errno of the first write that failed, or 0 */

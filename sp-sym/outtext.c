@@ -13,7 +13,8 @@ size_t out_utf8(const char *s, size_t n, uint32_t *cp)
 	size_t len = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
 	if (c < 0xc2 || c > 0xf4 || n < len)
 		return 1;
-	/* The second byte's range excludes overlong forms, surrogates and what is above U+10FFFF. */
+	/* The second byte's range excludes overlong forms, surrogates and what is above U+10FFFF.
+	 */
 	uint8_t low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
 	uint8_t high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
 	if (p[1] < low || p[1] > high)

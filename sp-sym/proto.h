@@ -1,5 +1,5 @@
-/* Protocol buffers, written by hand (protobuf.dev, "Encoding"): the few wire forms that profile.proto
- * needs. Zero values are left out, as proto3 does. */
+/* Protocol buffers, written by hand (protobuf.dev, "Encoding"): the few wire forms that
+ * profile.proto needs. Zero values are left out, as proto3 does. */
 #ifndef SYM_PROTO_H
 #define SYM_PROTO_H
 

@@ -46,14 +46,16 @@ static uint32_t intern_stack(struct view *v, size_t at, uint32_t n)
 			return id;
 		}
 		const struct view_stack *s = &v->stacks[id];
-		if (s->n == n && (!n || !memcmp(v->stack_frames + s->at, frames, n * sizeof *frames))) {
+		if (s->n == n &&
+		    (!n || !memcmp(v->stack_frames + s->at, frames, n * sizeof *frames))) {
 			v->n_stack_frames = at;
 			return id;
 		}
 	}
 }
 
-/* The sample's stack: its frames are looked at only when the spool's stack is new in its process. */
+/* The sample's stack: its frames are looked at only when the spool's stack is new in its process.
+ */
 static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
 {
 	uint32_t pid_index = v->pid_index[s->thread];
@@ -118,7 +120,8 @@ static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event)
 }
 
 /* The row of a sample that is new in its lane: the row of an equal stack, or a new one. */
-static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_t task, uint32_t lane)
+static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_t task,
+			uint32_t lane)
 {
 	uint32_t stack = add_stack(v, s);
 	if (stack == SP_NOT_FOUND)
@@ -239,8 +242,9 @@ int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 		if (id == SP_NOT_FOUND)
 			return sp_err_nomem(err);
 		if (v->n_rows != before)
-			return sp_err_set(err, SP_ERR_CORRUPT, 0,
-					  "cannot read the samples a second time: the spool changed");
+			return sp_err_set(
+				err, SP_ERR_CORRUPT, 0,
+				"cannot read the samples a second time: the spool changed");
 		if (!v->rows[id].n)
 			continue;
 		*out = (struct view_sample){s.time_ns, s.weight, id, s.cpu};

@@ -11,8 +11,9 @@ static int fill(struct series *s, struct view *v, size_t *next, size_t n, struct
 	while ((r = view_next(v, &x, err)) > 0) {
 		size_t at = next[v->tasks[v->rows[x.row].task].thread]++;
 		if (++seen > n)
-			return sp_err_set(err, SP_ERR_CORRUPT, 0,
-					  "cannot read the samples a second time: the spool changed");
+			return sp_err_set(
+				err, SP_ERR_CORRUPT, 0,
+				"cannot read the samples a second time: the spool changed");
 		s->row[at] = x.row;
 		s->time_ns[at] = x.time_ns;
 		s->weight[at] = x.weight;

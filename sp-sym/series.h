@@ -6,8 +6,8 @@
 #include "view.h"
 
 struct series {
-	size_t *start;   /* owned; by spool thread: samples start[t] to start[t + 1] */
-	uint32_t *row;   /* owned */
+	size_t *start;              /* owned; by spool thread: samples start[t] to start[t + 1] */
+	uint32_t *row;              /* owned */
 	uint64_t *time_ns, *weight; /* owned */
 	size_t n_threads;
 };

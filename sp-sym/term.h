@@ -24,12 +24,13 @@ const char *term_end(const struct term *t);
 size_t term_columns(const char *s);
 size_t term_columns_n(const char *s, size_t n);
 /* s in at most `width` columns; returns how many. A name that is too long loses the insides of its
- * longest brackets first, template arguments and parameters ("std::sort<…>(…)"), then its middle. */
+ * longest brackets first, template arguments and parameters ("std::sort<…>(…)"), then its middle.
+ */
 size_t term_shorten(struct out *o, const char *s, size_t width);
 /* Same, padded with blanks to `width`. */
 void term_fit(struct out *o, const char *s, size_t width);
-/* Empty the longest brackets of the C++ name in b until it takes at most `width` columns, or none is
- * left; then its return type goes too. */
+/* Empty the longest brackets of the C++ name in b until it takes at most `width` columns, or none
+ * is left; then its return type goes too. */
 void term_elide(struct sp_buf *b, size_t width);
 
 /* "12.3 s", "45.6 ms": ns for people, into buf[24]. */

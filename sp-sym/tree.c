@@ -26,12 +26,13 @@ static bool push_root(struct tree *t)
 {
 	struct tree_node *root = SP_PUSH(&t->nodes, &t->n, &t->cap);
 	if (root)
-		*root = (struct tree_node){.parent = TREE_NONE, .child = TREE_NONE, .next = TREE_NONE};
+		*root = (struct tree_node){
+			.parent = TREE_NONE, .child = TREE_NONE, .next = TREE_NONE};
 	return root != NULL;
 }
 
-/* The tree of all distinct stacks, without groups; leaf[stack] is where each ends. Neighbours mostly
- * begin alike, so a stack is compared with the path of the one before it first. */
+/* The tree of all distinct stacks, without groups; leaf[stack] is where each ends. Neighbours
+ * mostly begin alike, so a stack is compared with the path of the one before it first. */
 static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used, uint32_t *leaf)
 {
 	struct sp_map64 edges = {0};
@@ -128,10 +129,10 @@ static bool add_groups(struct tree *t, struct view *v, const struct tree *plain,
 			continue;
 		if (nodes[group] == TREE_NONE)
 			nodes[group] = push_node(t, TREE_ROOT, funcs[group], false);
-		uint32_t node = nodes[group] == TREE_NONE ? TREE_NONE
-							   : copy_node(t, plain, &copies, group,
-								       nodes[group],
-								       leaf[row->stack], missing);
+		uint32_t node = nodes[group] == TREE_NONE
+					? TREE_NONE
+					: copy_node(t, plain, &copies, group, nodes[group],
+						    leaf[row->stack], missing);
 		ok = node != TREE_NONE;
 		if (ok)
 			t->nodes[node].self += view_value(v, row);
@@ -227,7 +228,8 @@ int tree_sort(struct tree *t, const struct view *v, bool by_name, struct sp_err 
 				return sp_err_nomem(err);
 			}
 			const struct tree_node *node = &t->nodes[c];
-			*slot = (struct order){&v->funcs[node->func], node->total, c, node->inlined};
+			*slot = (struct order){&v->funcs[node->func], node->total, c,
+					       node->inlined};
 		}
 		if (n < 2)
 			continue;

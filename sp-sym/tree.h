@@ -31,7 +31,8 @@ struct tree {
 int tree_build(struct tree *t, struct view *v, enum view_group group, struct sp_err *err);
 void tree_deinit(struct tree *t);
 
-/* Children in order: heaviest first, or by name; ties are settled, so that it is always the same. */
+/* Children in order: heaviest first, or by name; ties are settled, so that it is always the same.
+ */
 int tree_sort(struct tree *t, const struct view *v, bool by_name, struct sp_err *err);
 
 /* Take away the nodes of less than min_total and those deeper than max_depth (0 = any); their

@@ -23,7 +23,9 @@ static uint32_t add_module(struct unnamed *u, struct sp_map64 *ids, const struct
 	id = (uint32_t)u->n - 1;
 	if (!slot || !sp_map64_put(ids, key, id))
 		return SP_NOT_FOUND;
-	*slot = (struct unnamed_module){.path = kernel ? "[kernel]" : m ? m->path : "(in no module)",
+	*slot = (struct unnamed_module){.path = kernel ? "[kernel]"
+						: m    ? m->path
+						       : "(in no module)",
 					.module = m ? m->id : SP_NONE,
 					.is_anon = m && m->is_anon,
 					.is_kernel = kernel};
@@ -121,16 +123,20 @@ const char *unnamed_cure(const struct view *v, const struct unnamed_module *m)
 	if (m->is_kernel)
 		return "record with sp-capture -k as root, or with kernel.kptr_restrict=0";
 	if (m->is_anon)
-		return "run the program with a perf map (python -X perf, node --perf-basic-prof, java "
+		return "run the program with a perf map (python -X perf, node --perf-basic-prof, "
+		       "java "
 		       "-XX:+DumpPerfMapAtExit), or try --perf-maps=any";
 	if (m->module == SP_NONE)
 		return "unwinding may have gone astray here: see the stops in the counters above";
 	if (strstr(cause, "not found") || strstr(cause, "No such file"))
-		return "say where it is: --path-map OLD=NEW, --symfs DIR; or record with --embed=all";
+		return "say where it is: --path-map OLD=NEW, --symfs DIR; or record with "
+		       "--embed=all";
 	if (strstr(cause, "differ") || strstr(cause, "another") || strstr(cause, "mismatch"))
-		return "it was replaced since: give the old one with --debug-dir, or set DEBUGINFOD_URLS";
+		return "it was replaced since: give the old one with --debug-dir, or set "
+		       "DEBUGINFOD_URLS";
 	if (strstr(cause, "ermission") || strstr(cause, "denied"))
 		return "run sp-sym as a user who may read it, or record with --embed=all";
-	return "install its debug symbols (Debian: find-dbgsym-packages), give --debug-dir DIR, or set "
+	return "install its debug symbols (Debian: find-dbgsym-packages), give --debug-dir DIR, or "
+	       "set "
 	       "DEBUGINFOD_URLS";
 }

@@ -74,11 +74,11 @@ struct view_sample {
 };
 
 struct view {
-	struct sp_spool *spool;            /* borrowed */
-	const struct view_options *opt;    /* borrowed */
-	struct sp_resolver *resolver;      /* owned */
+	struct sp_spool *spool;         /* borrowed */
+	const struct view_options *opt; /* borrowed */
+	struct sp_resolver *resolver;   /* owned */
 
-	struct view_row *rows;             /* owned, as all below */
+	struct view_row *rows; /* owned, as all below */
 	size_t n_rows, rows_cap;
 	struct view_task *tasks;
 	size_t n_tasks, tasks_cap;
@@ -95,17 +95,17 @@ struct view {
 	uint32_t special[8]; /* level of VIEW_TRUNCATED and VIEW_NO_STACK, by kind */
 	size_t max_levels;   /* the longest stack's, with inlined ones */
 
-	uint64_t n_read, n_again;        /* samples read from the spool, by load and by next */
-	uint64_t n_samples, weight;      /* shown: of all rows */
-	uint64_t first_ns, last_ns;      /* of the samples that passed the sample filters */
-	const char *note;                /* what a format has to say about its output, or NULL */
-	bool stopped;                    /* by a signal, before the end */
+	uint64_t n_read, n_again;   /* samples read from the spool, by load and by next */
+	uint64_t n_samples, weight; /* shown: of all rows */
+	uint64_t first_ns, last_ns; /* of the samples that passed the sample filters */
+	const char *note;           /* what a format has to say about its output, or NULL */
+	bool stopped;               /* by a signal, before the end */
 
 	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, seen, stack_hashes;
 	struct sp_intern comms, func_keys;
 	struct view_lane {
 		uint32_t task, event;
-	} *lanes;
+	} * lanes;
 	size_t n_lanes, lanes_cap;
 	uint32_t *thread_task; /* the task that a thread last was, or SP_NONE */
 	size_t n_thread_task;
