@@ -147,7 +147,8 @@ static bool clear(struct cap_proc *q, uint64_t start, uint64_t end)
 		q->ranges[j].foff += end - q->ranges[j].start;
 		q->ranges[j].start = end;
 	}
-	memmove(q->ranges + i, q->ranges + j, (q->n - j) * sizeof *q->ranges);
+	if (j > i)
+		memmove(q->ranges + i, q->ranges + j, (q->n - j) * sizeof *q->ranges);
 	q->n -= j - i;
 	return true;
 }

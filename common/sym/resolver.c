@@ -463,7 +463,8 @@ static int by_weight(const void *a, const void *b)
 /* Sorts the asks by file and address, and lists the files that have some. */
 static bool plan(struct sp_resolver *r, struct work *w)
 {
-	qsort(r->asks, r->n_asks, sizeof *r->asks, by_place);
+	if (r->n_asks)
+		qsort(r->asks, r->n_asks, sizeof *r->asks, by_place);
 	for (size_t i = 0; i < r->n_files; i++)
 		r->files[i].n_asks = 0;
 	for (size_t i = 0; i < r->n_asks; i++) {
