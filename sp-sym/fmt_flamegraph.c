@@ -147,7 +147,9 @@ static int write_svg(struct view *v, struct out *o, struct sp_err *err)
 	if (r < 0)
 		return r;
 	uint64_t all = t.nodes[TREE_ROOT].total;
-	tree_prune_by_options(&t, v, STATIC_PERCENT);
+	tree_prune(&t, (uint64_t)((double)all * STATIC_PERCENT / 100), 0);
+	if (v->opt->reverse)
+		tree_prune_by_options(&t, v, 0);
 	r = tree_sort(&t, v, false, err);
 	double *x = (double *)(void *)sp_buf_zero(&places, (t.max_depth + 2) * sizeof *x);
 	if (r >= 0 && !x)
@@ -268,7 +270,8 @@ static int write_data(struct view *v, struct out *o, struct sp_err *err)
 	int r = tree_build(&t, v, GROUP_THREAD, err);
 	if (r < 0)
 		return r;
-	tree_prune_by_options(&t, v, 0);
+	if (v->opt->reverse)
+		tree_prune_by_options(&t, v, 0);
 	limit_nodes(&t);
 	r = tree_sort(&t, v, false, err);
 	uint32_t *process = r < 0 ? NULL : groups_process_tasks(v, err);

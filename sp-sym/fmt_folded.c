@@ -52,7 +52,8 @@ int format_folded(struct view *v, struct out *o, struct sp_err *err)
 	int r = tree_build(&t, v, group, err);
 	if (r < 0)
 		return r;
-	tree_prune_by_options(&t, v, 0);
+	if (v->opt->reverse)
+		tree_prune_by_options(&t, v, 0);
 	r = tree_sort(&t, v, true, err);
 	uint8_t *room = sp_buf_zero(&ends, (t.max_depth + 1) * sizeof(size_t));
 	if (r >= 0 && !room)

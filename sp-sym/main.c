@@ -73,7 +73,9 @@ static int fill(struct view *v, struct sp_err *err)
 	r = view_resolve(v, err);
 	if (progress_shown)
 		fputs("\r\033[K", stderr);
-	return r < 0 ? r : view_shape(v, err);
+	if (r >= 0)
+		r = view_shape(v, err);
+	return r >= 0 && v->opt->format->stacks ? view_prune(v, err) : r;
 }
 
 /* Nothing to show is worth a line, with the next step. */

@@ -5,6 +5,7 @@
  *     view_load       reads all samples once       (read.c)
  *     view_resolve    names all distinct frames    (resolve.c)
  *     view_shape      applies the filters that need names or change stacks (filter.c)
+ *     view_prune      does as --min-percent and --depth say (prune.c)
  *     view_next       each sample again, in time order, as a row of the above
  *
  * Everything is in the order of first appearance in time: equal spools give equal views. */
@@ -119,6 +120,7 @@ int view_init(struct view *v, struct sp_spool *spool, const struct view_options 
 int view_load(struct view *v, struct sp_err *err);
 int view_resolve(struct view *v, struct sp_err *err);
 int view_shape(struct view *v, struct sp_err *err);
+int view_prune(struct view *v, struct sp_err *err);
 void view_deinit(struct view *v);
 
 /* Each shown sample again, in time order: 1 and *out, 0 at the end. */
@@ -168,6 +170,7 @@ struct view_format {
 	bool no_names;   /* needs only the spool: v->spool and v->opt are set, nothing is loaded */
 	bool whole_only; /* takes no filter */
 	bool reverse;    /* knows --reverse */
+	bool stacks;     /* wants view_prune */
 };
 extern const struct view_format view_formats[];
 const struct view_format *view_format_find(const char *name);

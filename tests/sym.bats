@@ -41,6 +41,7 @@ sym() { # STATUS OPTION…
 	views same "$HOSTILE" --perf-maps=any --user
 	views same "$HOSTILE" --perf-maps=any --kernel
 	views same "$HOSTILE" --perf-maps=any --event=cpu-clock --tid=100,201
+	views same "$HOSTILE" --perf-maps=any -m 3
 	views same "$HOSTILE" --perf-maps=any --function='*helper*' --time=0.1..0.4
 }
 
@@ -48,6 +49,8 @@ sym() { # STATUS OPTION…
 	profile p.spool -- "$SP_PROG/templates" 300
 	views same p.spool
 	views same p.spool --no-inline
+	views same p.spool --min-percent=5
+	views same p.spool --depth=3
 }
 
 @test "raw: exact lines, octal escapes, the marker, samples without pid" {
