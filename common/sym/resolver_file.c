@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 
 #include "elf/find.h"
 #include "sym/resolver_impl.h"
@@ -99,6 +100,21 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 	return 1;
 }
 
+/* Without a build-id the inode alone would let a file pass that was written over in place since:
+ * its time tells. Files that a path map chose are copies, with times and inodes of their own. */
+static bool is_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
+			 const struct sp_elf *elf)
+{
+	const struct sp_spool_info *info = sp_spool_info(r->spool);
+	struct stat st;
+	if (m->build_id_len || !m->inode || elf->map.ino != m->inode || !info->wall_ns ||
+	    !elf->path || stat(elf->path, &st) < 0)
+		return false;
+	uint64_t end = info->wall_ns + (info->last_ns - info->clock_ns);
+	uint64_t changed = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+	return st.st_ino == m->inode && changed > end;
+}
+
 static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp_spool_module *m,
 		      struct sp_symfile **out, struct sp_err *err)
 {
@@ -120,6 +136,12 @@ static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp
 		return rc;
 	if (rc != SP_FOUND && rc != SP_FOUND_BY_PATH)
 		return 0;
+	if (is_rewritten(r, m, &elf)) {
+		snprintf(f->problem, sizeof f->problem,
+			 "%.120s was written after the recording: another build", m->path);
+		sp_elf_close(&elf);
+		return 0;
+	}
 	f->image_foff = sp_elf_image_foff(&elf);
 	/* Debug files lie where the file lies, which is not /proc/PID/map_files. */
 	bool by_proc = elf.path && !strncmp(elf.path, "/proc/", 6);

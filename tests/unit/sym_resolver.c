@@ -322,6 +322,34 @@ static void test_stale_map(void)
 	check(&m, &o, "old", "a later one is its own");
 }
 
+/* A file without a build-id is known by its inode; one that was written later is another build. */
+static void test_rewritten(void)
+{
+	static const struct sp_resolver_options none;
+	struct made m;
+	struct stat st;
+	char want[300];
+	build_run("gcc -O1 -g -Wl,--build-id=none -o plain a.c && touch -d '2023-11-01' plain");
+	struct sp_elf e;
+	if (stat(in_build("plain"), &st) < 0 || sp_elf_open(&e, in_build("plain"), NULL) < 0) {
+		tap_ok(false, "a program without a build-id is built");
+		return;
+	}
+	size_t left;
+	uint64_t foff = (uint64_t)(sp_elf_at_svma(&e, symbol_value(&e, "mark"), &left) - e.data);
+	sp_elf_close(&e);
+	char path[300];
+	snprintf(path, sizeof path, "%s", in_build("plain"));
+	struct sp_spool_wfile f = wfile(path, &st);
+	make_begin(&m, "");
+	make_site(&m, &f, 0x400000, 0x10000, 0, 0x400000 + foff);
+	make_end(&m); /* of the 14th of November 2023 */
+	check(&m, &none, "in@a.c:4|work@a.c:8", "a file of the recorded inode is used");
+	build_run("touch -d '2023-12-01' plain");
+	snprintf(want, sizeof want, "[plain+0x%llx]", (unsigned long long)foff);
+	check(&m, &none, want, "one that was written after the recording is not");
+}
+
 /* Every number of workers gives the same answers. */
 static void test_workers(void)
 {
@@ -372,6 +400,7 @@ int main(void)
 	test_kernel();
 	test_perf_maps();
 	test_stale_map();
+	test_rewritten();
 	test_workers();
 	build_end();
 	return tap_done();
