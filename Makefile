@@ -51,6 +51,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 # Files that are part of an object.
 $(BUILD)/obj/sp-sym/fmt_flamegraph.o: sp-sym/flamegraph.css sp-sym/flamegraph.js
 
+# gcc 12 keeps the walk's pc and sp together in a vector register, on the path from frame to frame.
+$(BUILD)/obj/sp-unwind/walk.o: CFLAGS += -fno-tree-slp-vectorize
+
 # Objects are made again when the flags change.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
