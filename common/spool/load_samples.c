@@ -264,7 +264,8 @@ const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n
 		out->group = group;
 		why = next_sample(&w, out, &r->group[group], &cpu);
 	}
-	if (!why && grouped && r->n_group > 1 && !merge_groups(r))
+	/* The first pass looks at each sample alone. */
+	if (!why && grouped && r->n_group > 1 && r != &s->first_pass && !merge_groups(r))
 		why = "memory ended";
 	return why;
 }
