@@ -382,11 +382,21 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 	return sp_spool_put_sample(s->w, &out, err);
 }
 
-/* LOST and THROTTLE with their times; loss records of a stage say the same better. */
+/* Whether the recording was made by sp-capture, whose own records say more than the kernel's. */
+static bool is_captured(const struct spool_stream *s)
+{
+	size_t len;
+	const char *tool =
+		s->start.len ? sp_ext_value(s->start.data, s->start.len, "tool", &len) : NULL;
+	return tool && len == 10 && !memcmp(tool, "sp-capture", 10);
+}
+
+/* LOST and THROTTLE with their times, unless loss records say the same better. */
 static int take_lost(struct spool_stream *s, const struct sp_record *rec, struct sp_err *err)
 {
 	bool lost = rec->type == SP_PERF_LOST;
-	if (rec->malformed || sp_reader_info(s->r)->is_ours)
+	if (rec->malformed ||
+	    (is_captured(s) && (!lost || start_u64(s, "exact_loss") == 1)))
 		return 0;
 	struct sp_spool_loss l = {
 		.from_ns = rec->time_ns,
@@ -403,7 +413,7 @@ static int take_task(struct spool_stream *s, const struct sp_record *rec, struct
 {
 	int rc = rec->malformed ? 0 : spool_intern_record(&s->in, rec, err);
 	if (rc < 0 || rec->malformed || rec->type != SP_PERF_COMM || !rec->comm.is_exec ||
-	    sp_reader_info(s->r)->is_ours)
+	    is_captured(s))
 		return rc;
 	struct sp_spool_exec e = {.time_ns = rec->time_ns, .pid = rec->pid, .on = true};
 	rc = need_info(s, err);
