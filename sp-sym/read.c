@@ -140,20 +140,37 @@ static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_
 	return id;
 }
 
-/* The row of a sample; SP_NOT_FOUND when memory ends. One look into a large table, in the common
- * case: by the spool's own number of the stack. */
-static uint32_t add_row(struct view *v, const struct sp_spool_sample *s)
+/* The slot of a sample; NULL when memory ends. One look into a large table, in the common case: by
+ * the spool's own number of the stack. */
+static struct tally_slot *find_slot(struct view *v, const struct sp_spool_sample *s)
 {
 	uint32_t task = add_task(v, s);
 	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event);
 	if (lane == SP_NOT_FOUND)
-		return lane;
+		return NULL;
 	uint64_t key = (uint64_t)s->stack << 32 | lane;
-	uint32_t id = sp_map64_get(&v->seen, key);
-	if (id != SP_NOT_FOUND)
-		return id;
-	id = new_row(v, s, task, lane);
-	return id != SP_NOT_FOUND && sp_map64_put(&v->seen, key, id) ? id : SP_NOT_FOUND;
+	struct tally_slot *slot = tally_find(&v->seen, key);
+	if (slot)
+		return slot;
+	uint32_t row = new_row(v, s, task, lane);
+	return row == SP_NOT_FOUND ? NULL : tally_add(&v->seen, key, row);
+}
+
+/* What a slot counted, to its row. */
+static void settle(struct view *v, struct tally_slot *slot)
+{
+	struct view_row *row = &v->rows[slot->row - 1];
+	row->n += slot->n;
+	row->weight += slot->weight;
+	slot->n = 0;
+	slot->weight = 0;
+}
+
+static void settle_all(struct view *v)
+{
+	for (size_t i = 0; v->seen.slots && i <= v->seen.mask; i++)
+		if (v->seen.slots[i].row)
+			settle(v, &v->seen.slots[i]);
 }
 
 /* A dense number per pid, and which events pass --event. */
@@ -207,14 +224,17 @@ int view_load(struct view *v, struct sp_err *err)
 		}
 		if (!view_sample_passes(v, &s))
 			continue;
-		uint32_t id = add_row(v, &s);
-		if (id == SP_NOT_FOUND)
+		struct tally_slot *slot = find_slot(v, &s);
+		if (!slot)
 			return sp_err_nomem(err);
-		v->rows[id].n++;
-		v->rows[id].weight += s.weight;
+		if (slot->n == UINT32_MAX)
+			settle(v, slot);
+		slot->n++;
+		slot->weight += s.weight;
 		v->first_ns = s.time_ns < v->first_ns ? s.time_ns : v->first_ns;
 		v->last_ns = s.time_ns > v->last_ns ? s.time_ns : v->last_ns;
 	}
+	settle_all(v);
 	if (v->first_ns == UINT64_MAX)
 		v->first_ns = 0;
 	return r;
@@ -238,13 +258,14 @@ int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 		if (!view_sample_passes(v, &s))
 			continue;
 		size_t before = v->n_rows;
-		uint32_t id = add_row(v, &s);
-		if (id == SP_NOT_FOUND)
+		struct tally_slot *slot = find_slot(v, &s);
+		if (!slot)
 			return sp_err_nomem(err);
 		if (v->n_rows != before)
 			return sp_err_set(
 				err, SP_ERR_CORRUPT, 0,
 				"cannot read the samples a second time: the spool changed");
+		uint32_t id = slot->row - 1;
 		if (!v->rows[id].n)
 			continue;
 		*out = (struct view_sample){s.time_ns, s.weight, id, s.cpu};
@@ -277,7 +298,7 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->task_ids);
 	sp_map64_deinit(&v->lane_ids);
 	sp_map64_deinit(&v->row_ids);
-	sp_map64_deinit(&v->seen);
+	tally_deinit(&v->seen);
 	sp_map64_deinit(&v->stack_hashes);
 	sp_intern_deinit(&v->comms);
 	sp_intern_deinit(&v->func_keys);

@@ -17,6 +17,7 @@
 #include "out.h"
 #include "stackpulse/spool.h"
 #include "sym/resolver.h"
+#include "tally.h"
 
 enum view_kind {
 	VIEW_NATIVE,
@@ -102,7 +103,8 @@ struct view {
 	const char *note;           /* what a format has to say about its output, or NULL */
 	bool stopped;               /* by a signal, before the end */
 
-	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, seen, stack_hashes;
+	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
+	struct tally seen; /* by the spool's stack and lane */
 	struct sp_intern comms, func_keys;
 	struct view_lane {
 		uint32_t task, event;
