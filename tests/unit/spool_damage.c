@@ -259,10 +259,31 @@ static void other_versions(void)
 	sp_buf_deinit(&b);
 }
 
+/* The file loses its end between opening and reading: an error, after what could be read. */
+static void shrinking(const struct sp_buf *b)
+{
+	char path[64];
+	struct sp_spool *s;
+	struct sp_spool_sample p;
+	struct sp_err err = {0};
+	int fd = memfd_create("spool-test", MFD_CLOEXEC), rc, n = 0;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	if (fd < 0 || write(fd, b->data, b->len) != (ssize_t)b->len ||
+	    sp_spool_open(&s, path, &err) < 0 || ftruncate(fd, (off_t)(b->len / 2)) < 0)
+		abort();
+	while ((rc = sp_spool_next(s, &p, &err)) == 1)
+		n++;
+	tap_ok(rc < 0 && n < (int)MAKE_SAMPLES && strstr(err.msg, "shrank"),
+	       "a file that shrinks under the reader is an error");
+	sp_spool_close(s);
+	close(fd);
+}
+
 int main(void)
 {
 	struct sp_buf b = {0};
 	make_spool(&b, 1);
+	shrinking(&b);
 	remember_whole(&b);
 	cuts(&b);
 	flips(&b);
