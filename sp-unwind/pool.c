@@ -20,10 +20,10 @@ struct thread {
 };
 
 struct un_pool {
-	struct sp_writer *w;    /* borrowed */
-	unsigned n_threads;     /* 0: no threads, one worker */
-	struct thread *threads; /* owned; at least one entry */
-	unsigned n_started;
+	struct sp_writer *w; /* borrowed */
+	/* Owned. The first works in the submitting thread, the others have threads of their own. */
+	struct thread *threads;
+	unsigned n_workers, n_started;
 	struct slot *slots; /* owned; a ring by sequence number */
 	uint64_t n_slots;
 
@@ -78,6 +78,18 @@ static void write_due(struct un_pool *p)
 	p->writing = false;
 }
 
+/* With the lock: compute the next batch in line. */
+static void work_one(struct un_pool *p, struct un_worker *w)
+{
+	struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
+	s->state = TAKEN;
+	pthread_mutex_unlock(&p->lock);
+	un_worker_run(w, s->batch);
+	pthread_mutex_lock(&p->lock);
+	s->state = DONE;
+	write_due(p);
+}
+
 static void *run(void *arg)
 {
 	struct thread *t = arg;
@@ -88,13 +100,7 @@ static void *run(void *arg)
 			pthread_cond_wait(&p->work, &p->lock);
 		if (p->n_taken == p->n_submitted)
 			break;
-		struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
-		s->state = TAKEN;
-		pthread_mutex_unlock(&p->lock);
-		un_worker_run(t->worker, s->batch);
-		pthread_mutex_lock(&p->lock);
-		s->state = DONE;
-		write_due(p);
+		work_one(p, t->worker);
 	}
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
@@ -107,9 +113,8 @@ static int start(struct un_pool *p, struct sp_err *err)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int rc = 0;
-	while (rc == 0 && p->n_started < p->n_threads) {
-		struct thread *t = &p->threads[p->n_started];
-		rc = pthread_create(&t->id, NULL, run, t);
+	for (unsigned i = 1; rc == 0 && i < p->n_workers; i++) {
+		rc = pthread_create(&p->threads[i].id, NULL, run, &p->threads[i]);
 		p->n_started += rc == 0;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -118,17 +123,17 @@ static int start(struct un_pool *p, struct sp_err *err)
 	return 0; /* fewer threads do as well */
 }
 
-static bool make_parts(struct un_pool *p, unsigned n_workers)
+static bool make_parts(struct un_pool *p)
 {
-	p->n_slots = n_workers > 1 ? 2 * (uint64_t)n_workers + 2 : 1;
+	p->n_slots = p->n_workers > 1 ? 2 * (uint64_t)p->n_workers + 2 : 1;
 	p->slots = calloc(p->n_slots, sizeof *p->slots);
-	p->threads = calloc(n_workers, sizeof *p->threads);
+	p->threads = calloc(p->n_workers, sizeof *p->threads);
 	if (!p->slots || !p->threads)
 		return false;
 	for (uint64_t i = 0; i < p->n_slots; i++)
 		if (!(p->slots[i].batch = calloc(1, sizeof *p->slots[i].batch)))
 			return false;
-	for (unsigned i = 0; i < n_workers; i++) {
+	for (unsigned i = 0; i < p->n_workers; i++) {
 		struct un_worker *w = calloc(1, sizeof *w);
 		p->threads[i] = (struct thread){.pool = p, .worker = w};
 		if (!w || !un_worker_init(w))
@@ -137,22 +142,17 @@ static bool make_parts(struct un_pool *p, unsigned n_workers)
 	return true;
 }
 
-static unsigned n_workers(const struct un_pool *p)
-{
-	return p->n_threads ? p->n_threads : 1;
-}
-
 int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp_err *err)
 {
 	struct un_pool *p = calloc(1, sizeof *p);
 	if (!p)
 		return sp_err_nomem(err);
 	p->w = w;
-	p->n_threads = n > 1 ? n : 0;
+	p->n_workers = n;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
 	pthread_cond_init(&p->space, NULL);
-	int rc = make_parts(p, n) ? start(p, err) : sp_err_nomem(err);
+	int rc = make_parts(p) ? start(p, err) : sp_err_nomem(err);
 	if (rc < 0) {
 		un_pool_free(p);
 		return rc;
@@ -183,9 +183,9 @@ void un_pool_free(struct un_pool *p)
 		sp_err_set(&p->error, SP_ERR_INVALID, 0, "ended early");
 	pthread_cond_broadcast(&p->work);
 	pthread_mutex_unlock(&p->lock);
-	for (unsigned i = 0; i < p->n_started; i++)
+	for (unsigned i = 1; i <= p->n_started; i++)
 		pthread_join(p->threads[i].id, NULL);
-	for (unsigned i = 0; p->threads && i < n_workers(p); i++) {
+	for (unsigned i = 0; p->threads && i < p->n_workers; i++) {
 		if (p->threads[i].worker)
 			un_worker_deinit(p->threads[i].worker);
 		free(p->threads[i].worker);
@@ -202,7 +202,7 @@ void un_pool_free(struct un_pool *p)
 
 void un_pool_set_machine(struct un_pool *p, uint16_t machine)
 {
-	for (unsigned i = 0; i < n_workers(p); i++)
+	for (unsigned i = 0; i < p->n_workers; i++)
 		p->threads[i].worker->machine = machine;
 }
 
@@ -212,25 +212,24 @@ struct un_batch *un_pool_batch(struct un_pool *p)
 	return p->slots[p->n_submitted % p->n_slots].batch;
 }
 
-static int submit_inline(struct un_pool *p, struct sp_err *err)
+/* With the lock: compute what is left until at most `most` batches are on their way. */
+static void help(struct un_pool *p, uint64_t most)
 {
-	struct un_batch *b = p->slots[0].batch;
-	un_worker_run(p->threads[0].worker, b);
-	if (!p->error.code)
-		write_out(p->w, b, &p->error);
-	return p->error.code ? failed(p, err) : 0;
+	while (p->n_submitted - p->n_written > most) {
+		if (p->n_taken < p->n_submitted)
+			work_one(p, p->threads[0].worker);
+		else
+			pthread_cond_wait(&p->space, &p->lock);
+	}
 }
 
 int un_pool_submit(struct un_pool *p, struct sp_err *err)
 {
-	if (!p->n_threads)
-		return submit_inline(p, err);
 	pthread_mutex_lock(&p->lock);
 	p->slots[p->n_submitted++ % p->n_slots].state = FILLED;
 	pthread_cond_signal(&p->work);
 	/* The next batch to fill must be free before its slot is lent out. */
-	while (p->n_submitted - p->n_written >= p->n_slots)
-		pthread_cond_wait(&p->space, &p->lock);
+	help(p, p->n_slots - 1);
 	int rc = p->error.code ? failed(p, err) : 0;
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -240,19 +239,18 @@ int un_pool_drain(struct un_pool *p, struct sp_err *err)
 {
 	const struct un_batch *b = un_pool_batch(p);
 	int rc = b->n || b->flush ? un_pool_submit(p, err) : 0;
-	if (!p->n_threads)
-		return p->error.code ? failed(p, err) : rc;
 	pthread_mutex_lock(&p->lock);
-	while (p->n_written < p->n_submitted || p->writing)
+	help(p, 0);
+	while (p->writing)
 		pthread_cond_wait(&p->space, &p->lock);
-	rc = p->error.code ? failed(p, err) : 0;
+	rc = p->error.code ? failed(p, err) : rc;
 	pthread_mutex_unlock(&p->lock);
 	return rc;
 }
 
 void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
 {
-	for (unsigned i = 0; i < n_workers(p); i++) {
+	for (unsigned i = 0; i < p->n_workers; i++) {
 		const struct un_worker *w = p->threads[i].worker;
 		sp_counters_add(c, &w->counters);
 		sp_counters_add(c, uw_walker_counters(w->walker));

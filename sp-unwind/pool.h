@@ -1,7 +1,7 @@
 /* Batches through workers and out in order. One thread fills and submits, the workers compute, and
  * whoever finishes the next batch in line writes it. Memory is bounded by the number of batches:
- * submitting waits for a free one. With one worker there are no threads: submitting computes and
- * writes. */
+ * when all are on their way, the submitting thread computes too instead of waiting. It is one of
+ * the workers: N of them are N threads, and with one there are no others. */
 #ifndef SP_UNWIND_POOL_H
 #define SP_UNWIND_POOL_H
 
@@ -19,7 +19,7 @@ void un_pool_free(struct un_pool *p);
 void un_pool_set_machine(struct un_pool *p, uint16_t machine);
 /* The batch to fill; the same until it is submitted. */
 struct un_batch *un_pool_batch(struct un_pool *p);
-/* Hand the batch over; waits while all others are busy. An error of any worker or of writing is
+/* Hand the batch over, and have the next one free. An error of any worker or of writing is
  * returned here and by every later call. */
 int un_pool_submit(struct un_pool *p, struct sp_err *err);
 /* Submit, and wait until everything is written: then the writer may be used directly. */

@@ -22,7 +22,7 @@ struct un_item {
 };
 
 #define UN_BATCH_ITEMS 256u
-#define UN_BATCH_BYTES ((size_t)512 << 10) /* of input; one record more may lie in it */
+#define UN_BATCH_BYTES ((size_t)1 << 20) /* of input; one record more may lie in it */
 
 struct un_batch {
 	struct un_item items[UN_BATCH_ITEMS];
