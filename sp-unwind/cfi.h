@@ -92,6 +92,10 @@ struct cfi_entry {
 
 struct cfi_entry cfi_entry_at(const struct cfi_section *s, size_t off);
 
+/* Longer entries are refused, so that no input makes a single look-up slow: the longest program of
+ * a Debian 12 system, in cc1plus, has 20,064 bytes. */
+#define CFI_ENTRY_MAX (UINT32_C(128) << 10)
+
 /* False: malformed, or of a version or augmentation that can't be read. */
 bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out);
 bool cfi_fde_parse(const struct cfi_section *s, size_t off, struct cfi_fde *out);

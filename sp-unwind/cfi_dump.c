@@ -6,6 +6,10 @@
 
 #define LEVELS (1 + CFI_DEBUGS) /* .eh_frame, then .debug_frame's: the first one wins */
 
+/* Ranges that lie within each other run the outer program again: bounded. libLLVM-14 has a million
+ * rows. */
+#define WORK_MAX (UINT64_C(1) << 26)
+
 struct dump {
 	FILE *out;
 	const struct uw_arch *arch;
@@ -15,6 +19,7 @@ struct dump {
 	} level[LEVELS];
 	uint64_t end; /* of the last row */
 	bool any;
+	uint64_t work; /* rows that were run through */
 	struct cfi_rows rows;
 	struct cfi_fde fde;
 };
@@ -78,7 +83,10 @@ static void print_fde(struct dump *d, const struct cfi_section *s, size_t off, u
 	const struct cfi_reg *ra = &d->rows.row.reg[cfi_ra_slot(&d->fde.cie)];
 	uint64_t from, to;
 	cfi_rows_start(&d->rows, s, &d->fde);
-	while (cfi_rows_next(&d->rows, &from, &to) > 0) {
+	while (d->work < WORK_MAX && cfi_rows_next(&d->rows, &from, &to) > 0) {
+		d->work++;
+		if (from >= end)
+			break;
 		if (from < begin)
 			from = begin;
 		if (to > end)
@@ -141,5 +149,7 @@ int uw_dump_cfi(const struct uw_module *m, FILE *out, struct sp_err *err)
 	cfi_index_deinit(&eh);
 	if (!debug)
 		return sp_err_nomem(err);
+	if (d.work >= WORK_MAX)
+		return sp_err_set(err, SP_ERR_LIMIT, 0, "cannot print all rows: too many of them");
 	return 0;
 }

@@ -163,7 +163,7 @@ static bool augmentation(struct sp_cursor *c, const char *letters, const struct 
 bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
 {
 	struct cfi_entry e = cfi_entry_at(s, off);
-	if (e.kind != CFI_CIE)
+	if (e.kind != CFI_CIE || sp_cur_left(&e.body) > CFI_ENTRY_MAX)
 		return false;
 	struct sp_cursor *c = &e.body;
 	struct cfi_cie cie = {.off = off, .addr_bytes = s->addr_bytes};
@@ -222,7 +222,7 @@ static bool find_cie(const struct cfi_section *s, size_t off, struct cfi_cie *ou
 
 bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct cfi_fde *out)
 {
-	if (e->kind != CFI_FDE)
+	if (e->kind != CFI_FDE || sp_cur_left(&e->body) > CFI_ENTRY_MAX)
 		return false;
 	if ((!out->cie.ops || out->cie.off != e->cie_off) && !find_cie(s, e->cie_off, &out->cie)) {
 		out->cie.ops = NULL;
@@ -254,7 +254,7 @@ static bool fde_common(const struct cfi_section *s, size_t off, struct cfi_fde *
 		return false;
 	const uint8_t *p = s->data + off;
 	uint32_t len = sp_get32(p), id = sp_get32(p + 4);
-	if (len < 13 || len > s->size - off - 4 || len == UINT32_MAX || !id || id > off + 4)
+	if (len < 13 || len > s->size - off - 4 || len > CFI_ENTRY_MAX || !id || id > off + 4)
 		return false;
 	const struct cfi_cie *cie = known_cie(s, off + 4 - id);
 	if (!cie || cie->fde_enc != (CFI_PE_PCREL | CFI_PE_SDATA4) || !cie->augmented ||

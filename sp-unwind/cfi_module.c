@@ -44,6 +44,8 @@ static int segments_init(struct uw_module *m, struct sp_err *err)
 	}
 	if (m->base_svma > m->svma_end)
 		m->base_svma = m->svma_end = 0;
+	if (m->code.n > 64) /* no linker's work: every FDE would be held against all of them */
+		m->code.n = 0;
 	/* At 0 an image has its ELF header, and .debug_frame its dropped functions. */
 	m->code.first = m->eh_code.first = m->base_svma ? 0 : sizeof(Elf32_Ehdr);
 	return 0;
