@@ -51,7 +51,7 @@ struct options {
 	bool append, sync;
 	uint64_t resolution_ns;
 	int level;
-	char **input;
+	const char **input;
 	size_t n_input;
 };
 
@@ -111,10 +111,11 @@ static void parse(struct options *o, int argc, char **argv)
 	}
 }
 
+/* "-": standard input, when it is a file; of a pipe nothing can be read twice. */
 static bool is_spool(const char *path)
 {
 	uint8_t head[8];
-	int fd = sp_file_open(path, 0, NULL);
+	int fd = strcmp(path, "-") ? sp_file_open(path, 0, NULL) : dup(STDIN_FILENO);
 	bool yes = fd >= 0 && pread(fd, head, sizeof head, 0) == sizeof head &&
 		   !memcmp(head, SP_SPOOL_MAGIC, sizeof head);
 	if (fd >= 0)
@@ -252,7 +253,7 @@ static int run_stream(const struct options *o, bool from_file)
 {
 	struct job j = {.o = o};
 	struct sp_err err = {0};
-	const char *path = o->n_input && strcmp(o->input[0], "-") ? o->input[0] : NULL;
+	const char *path = strcmp(o->input[0], "-") ? o->input[0] : NULL;
 	if (!path && isatty(STDIN_FILENO))
 		sp_usage_error("standard input is a terminal; try: sp-unwind perf.data | sp-spool -o "
 			       "out.spool");
@@ -330,6 +331,8 @@ int main(int argc, char **argv)
 		sp_usage_error("a spool is not for a terminal; try: sp-spool -o out.spool");
 	if (o.append && !strcmp(o.output, "-"))
 		sp_usage_error("--append needs -o FILE");
+	if (!o.n_input)
+		o.input[o.n_input++] = "-";
 	size_t n_spools = 0;
 	for (size_t i = 0; i < o.n_input; i++)
 		n_spools += is_spool(o.input[i]);
@@ -338,7 +341,7 @@ int main(int argc, char **argv)
 			       o.input[is_spool(o.input[0]) ? 1 : 0]);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is EFBIG */
 	struct stat st;
-	bool from_file = o.n_input || (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
+	bool from_file = strcmp(o.input[0], "-") || (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
 	sp_stop_install(from_file ? SP_STOP_FIRST : SP_STOP_PIPE);
 	int status = n_spools ? run_merge(&o) : run_stream(&o, from_file);
 	free(o.input);

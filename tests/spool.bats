@@ -206,6 +206,8 @@ has_samples() { # SPOOL N
 	"$STREAM" samples=100000 stacks=50 | sp-spool -o a.spool
 	sp-spool a.spool -o again.spool
 	diff <(sp-sym --format=raw a.spool) <(sp-sym --format=raw again.spool)
+	sp-spool -o again.spool <a.spool
+	diff <(sp-sym --format=raw a.spool) <(sp-sym --format=raw again.spool)
 	local size
 	size=$(stat -c %s a.spool)
 	printf X | dd of=a.spool bs=1 seek=$((size * 2 / 3)) conv=notrunc status=none

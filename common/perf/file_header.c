@@ -196,8 +196,7 @@ const char *sp_file_looks_like(const uint8_t *p, size_t n)
 		const char *text;
 	} known[] = {
 		{"\177ELF", 4, "an ELF file: record the program with sp-capture -- first"},
-		{"SPSPOOL", 7, "a spool: sp-sym reads it"},
-		{"STKSPOOL", 8, "a spool: sp-sym reads it"},
+		{"\217SPOOL\r\n", 8, "a spool: sp-sym reads it"},
 		{"\037\213", 2, "gzip data: unpack it with zcat first"},
 		{"\050\265\057\375", 4, "zstd data: unpack it with zstdcat first"},
 		{"\3757zXZ", 5, "xz data: unpack it with xzcat first"},
