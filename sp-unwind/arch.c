@@ -5,9 +5,9 @@
 
 #define N(a) ((uint8_t)(sizeof(a) / sizeof *(a)))
 
-static const char *const x86_64_names[] = {"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp",
-					   "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
-					   "rip"};
+static const char *const x86_64_names[] = {"rax", "rdx", "rcx", "rbx", "rsi", "rdi",
+					   "rbp", "rsp", "r8",  "r9",  "r10", "r11",
+					   "r12", "r13", "r14", "r15", "rip"};
 static const char *const i386_names[] = {"eax", "ecx", "edx", "ebx", "esp",
 					 "ebp", "esi", "edi", "eip"};
 static const char *const aarch64_names[] = {
@@ -75,7 +75,12 @@ static const struct uw_arch arches[] = {
 		.callee_saved = BIT(3) | BIT(5) | BIT(6) | BIT(7),
 		.perf = i386_perf,
 	},
-	{.machine = EM_ARM, .sp = 13, .fp = 11, .ra = 14, .n_names = N(arm_names), .names = arm_names},
+	{.machine = EM_ARM,
+	 .sp = 13,
+	 .fp = 11,
+	 .ra = 14,
+	 .n_names = N(arm_names),
+	 .names = arm_names},
 	{.machine = EM_RISCV,
 	 .sp = 2,
 	 .fp = 8,

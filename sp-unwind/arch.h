@@ -16,12 +16,12 @@ struct uw_arch {
 	uint8_t n_names;
 	const char *const *names; /* by DWARF number */
 	/* Walking, for the machines that have it (n_regs > 0): */
-	uint8_t n_regs;         /* DWARF registers 0 … n_regs - 1 are tracked */
-	uint8_t word_bytes;     /* a stack slot */
-	uint8_t pc;             /* where the walker keeps the pc among them */
-	bool ra_same_is_live;   /* an unspecified return address is the link register's */
-	uint64_t callee_saved;  /* bit mask: unspecified = same value */
-	const uint8_t *perf;    /* perf's number of each tracked register, UW_NO_REG: none */
+	uint8_t n_regs;        /* DWARF registers 0 … n_regs - 1 are tracked */
+	uint8_t word_bytes;    /* a stack slot */
+	uint8_t pc;            /* where the walker keeps the pc among them */
+	bool ra_same_is_live;  /* an unspecified return address is the link register's */
+	uint64_t callee_saved; /* bit mask: unspecified = same value */
+	const uint8_t *perf;   /* perf's number of each tracked register, UW_NO_REG: none */
 };
 
 /* Never NULL: an unknown machine gives an entry without names. */

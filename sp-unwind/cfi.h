@@ -57,8 +57,8 @@ struct cfi_cie {
 	uint32_t ra_reg;
 	uint8_t fde_enc; /* pointer encoding of its FDEs */
 	uint8_t addr_bytes;
-	bool augmented; /* 'z': FDEs carry a length of augmentation data */
-	bool signal;    /* 'S' */
+	bool augmented;     /* 'z': FDEs carry a length of augmentation data */
+	bool signal;        /* 'S' */
 	const uint8_t *ops; /* borrowed from the section */
 	size_t n_ops;
 	/* The row that its program makes, in the small form for the ABI's frame pointer, made once
@@ -75,7 +75,7 @@ struct cfi_fde {
 };
 
 enum cfi_kind {
-	CFI_END,  /* no entry here or behind */
+	CFI_END, /* no entry here or behind */
 	CFI_CIE,
 	CFI_FDE,
 	CFI_SKIP, /* an entry of length 0 */
@@ -84,9 +84,9 @@ enum cfi_kind {
 /* The head of the entry at off. */
 struct cfi_entry {
 	enum cfi_kind kind;
-	size_t off, next;         /* next: offset of the following entry */
-	size_t cie_off;           /* of an FDE */
-	struct sp_cursor body;    /* behind the CIE pointer or id */
+	size_t off, next;      /* next: offset of the following entry */
+	size_t cie_off;        /* of an FDE */
+	struct sp_cursor body; /* behind the CIE pointer or id */
 	bool dwarf64;
 };
 

@@ -78,8 +78,7 @@ static void print_fde(struct dump *d, const struct cfi_section *s, size_t off, u
 	static const struct cfi_reg none;
 	if (!cfi_fde_parse(s, off, &d->fde))
 		return;
-	const struct cfi_reg *fp =
-		d->arch->fp < CFI_REGS ? &d->rows.row.reg[d->arch->fp] : &none;
+	const struct cfi_reg *fp = d->arch->fp < CFI_REGS ? &d->rows.row.reg[d->arch->fp] : &none;
 	const struct cfi_reg *ra = &d->rows.row.reg[cfi_ra_slot(&d->fde.cie)];
 	uint64_t from, to;
 	cfi_rows_start(&d->rows, s, &d->fde);

@@ -152,8 +152,8 @@ static bool augmentation(struct sp_cursor *c, const char *letters, const struct 
 		case 'G': /* AArch64: tagged frame */
 			break;
 		default:
-			/* Unknown: its data can't be told apart, but 'z' gives the length of all. What
-			 * stood before is known. */
+			/* Unknown: its data can't be told apart, but 'z' gives the length of all.
+			 * What stood before is known. */
 			return !c->bad;
 		}
 	}
@@ -246,8 +246,8 @@ bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct
 	return true;
 }
 
-/* What nearly every FDE is: of .eh_frame, 32-bit length, a known CIE, pcrel|sdata4 addresses. False:
- * another form, or none. */
+/* What nearly every FDE is: of .eh_frame, 32-bit length, a known CIE, pcrel|sdata4 addresses.
+ * False: another form, or none. */
 static bool fde_common(const struct cfi_section *s, size_t off, struct cfi_fde *out)
 {
 	if (!s->eh || s->swap || s->addr_bytes != 8 || off > s->size || s->size - off < 20)

@@ -219,8 +219,7 @@ static struct uw_module *lazily(const struct uw_module *m)
 	return (struct uw_module *)(uintptr_t)m;
 }
 
-static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m,
-			     const struct sp_elf *e)
+static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m, const struct sp_elf *e)
 {
 	section_init(&d->section, e, false);
 	const struct sp_section *s = sp_elf_section(e, ".debug_frame");

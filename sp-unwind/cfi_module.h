@@ -24,12 +24,12 @@ struct uw_module {
 	uint32_t id;
 	uint32_t salt; /* of its addresses in the rule cache */
 	const struct uw_arch *arch;
-	uint64_t base_svma;    /* of the first byte that is loaded */
-	uint64_t svma_end;     /* behind the last one */
-	struct cfi_code code;  /* executable segments, for .debug_frame; its v owned */
+	uint64_t base_svma;   /* of the first byte that is loaded */
+	uint64_t svma_end;    /* behind the last one */
+	struct cfi_code code; /* executable segments, for .debug_frame; its v owned */
 	struct cfi_code eh_code;
 	const struct sp_section *crt[2]; /* .init and .fini, of elf, or NULL */
-	struct cfi_section eh; /* .eh_frame; data NULL: none */
+	struct cfi_section eh;           /* .eh_frame; data NULL: none */
 	void *eh_owned;
 	struct cfi_cie cies[4]; /* those that come first in .eh_frame */
 	struct cfi_row cie_rows[4];
@@ -37,8 +37,8 @@ struct uw_module {
 
 	/* Made on demand under the lock, then published; never changed again. */
 	pthread_mutex_t lock;
-	_Atomic(struct cfi_index *) eh_index; /* instead of a table that can't be trusted */
-	atomic_bool table_checked;            /* a gap was met, and the table found whole */
+	_Atomic(struct cfi_index *) eh_index;     /* instead of a table that can't be trusted */
+	atomic_bool table_checked;                /* a gap was met, and the table found whole */
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
 };
 

@@ -59,7 +59,8 @@ struct run {
 
 INLINE struct sp_cursor rest(const struct run *r)
 {
-	return (struct sp_cursor){.p = r->p, .end = r->end, .bad = r->bad, .swap = r->section->swap};
+	return (struct sp_cursor){
+		.p = r->p, .end = r->end, .bad = r->bad, .swap = r->section->swap};
 }
 
 INLINE void took(struct run *r, const struct sp_cursor *c)
@@ -89,7 +90,7 @@ INLINE uint64_t sleb(struct run *r)
 INLINE uint64_t fixed(struct run *r, unsigned size)
 {
 	struct sp_cursor c = rest(r);
-	uint64_t v = size == 1	 ? sp_cur_u8(&c)
+	uint64_t v = size == 1   ? sp_cur_u8(&c)
 		     : size == 2 ? sp_cur_u16(&c)
 		     : size == 4 ? sp_cur_u32(&c)
 				 : sp_cur_u64(&c);
@@ -150,8 +151,7 @@ INLINE void restore(struct run *r, uint64_t reg, bool small)
 	if (!r->initial)
 		set(r, reg, (struct cfi_reg){0}, small);
 	else if (small)
-		set(r, reg,
-		    r->initial->reg[reg == r->ra_reg ? CFI_SMALL_RA : CFI_SMALL_FP], small);
+		set(r, reg, r->initial->reg[reg == r->ra_reg ? CFI_SMALL_RA : CFI_SMALL_FP], small);
 	else if (reg < CFI_REGS || reg == r->ra_reg)
 		set(r, reg, r->initial->reg[reg < CFI_REGS ? reg : CFI_REGS], small);
 }
@@ -283,8 +283,7 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 			to = r->loc + low * cie->code_align;
 			break;
 		case OP_OFFSET:
-			set_off(r, low, CFI_OFFSET, uleb(r) * (uint64_t)cie->data_align,
-				small);
+			set_off(r, low, CFI_OFFSET, uleb(r) * (uint64_t)cie->data_align, small);
 			continue;
 		case OP_RESTORE:
 			restore(r, low, small);

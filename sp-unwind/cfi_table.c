@@ -37,8 +37,8 @@ void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint
 	own.data_svma = hdr_svma;
 	uint64_t v;
 	if (ptr_enc != CFI_PE_OMIT) {
-		if (!cfi_pointer(&c, ptr_enc, &own, s->addr_bytes,
-				 hdr_svma + (uint64_t)(c.p - hdr), 0, &v))
+		if (!cfi_pointer(&c, ptr_enc, &own, s->addr_bytes, hdr_svma + (uint64_t)(c.p - hdr),
+				 0, &v))
 			return;
 		t->eh_frame_svma = v;
 	}
@@ -86,8 +86,7 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uin
 	 * breaks the chain of loads. */
 	size_t low = 0, high = t->n;
 	int64_t rel = (int64_t)(pc - t->base);
-	if (t->word_bytes == 4 && !t->swap && rel == (int32_t)rel &&
-	    (rel < 0) == (pc < t->base)) {
+	if (t->word_bytes == 4 && !t->swap && rel == (int32_t)rel && (rel < 0) == (pc < t->base)) {
 		while (low < high) { /* nearly every file's form */
 			size_t mid = (low + high) / 2;
 			if ((int32_t)sp_get32(t->entries + 8 * mid) <= (int32_t)rel)

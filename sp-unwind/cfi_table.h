@@ -30,7 +30,7 @@ struct cfi_code {
 	uint64_t first; /* the lowest address */
 	const struct cfi_code_range {
 		uint64_t begin, end;
-	} *v; /* borrowed; n = 0: anything from first on is code */
+	} * v; /* borrowed; n = 0: anything from first on is code */
 	size_t n;
 };
 
@@ -39,7 +39,7 @@ struct cfi_index {
 	struct cfi_range {
 		uint64_t begin, end;
 		size_t off; /* of the FDE in its section */
-	} *v; /* owned */
+	} * v;              /* owned */
 	size_t n;
 };
 

@@ -85,8 +85,8 @@ static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, u
 	for (unsigned i = 0; i < UW_CACHE_WAYS; i++)
 		if (set->way[i].key == key && from_base <= UINT32_MAX)
 			return set->way[i].call;
-	struct uw_call call = k->arch->machine == EM_AARCH64 ? arm64_call(m, svma)
-							      : x86_call(m, svma);
+	struct uw_call call =
+		k->arch->machine == EM_AARCH64 ? arm64_call(m, svma) : x86_call(m, svma);
 	/* A signal handler returns to a trampoline that nobody called. */
 	if (call.kind == UW_CALL_NONE && uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL)
 		call.kind = UW_CALL_INDIRECT;
@@ -191,7 +191,8 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 		has_top = caller_at(k, k->sp, &top);
 	}
 	/* JIT code can't be read, so that no call is seen there; yet an address of it at sp was the
-	 * return address in each of 13 cases that node 20 gave in 6,116 samples, all in prologues. */
+	 * return address in each of 13 cases that node 20 gave in 6,116 samples, all in prologues.
+	 */
 	if (has_top && (!has_fp || fp.call.kind == UW_CALL_UNKNOWN || !nearer(k, &fp, &top)))
 		return take(k, &top, SP_C_scanned_frames);
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
@@ -264,8 +265,7 @@ int uw_sigreturn_step(struct uw_walk *k)
 	const struct uw_arch *a = k->arch;
 	uint64_t pc, sp, fp, lr = 0;
 	if (!uw_sigcontext(k, a->pc, &pc) || !uw_sigcontext(k, a->sp, &sp) ||
-	    !uw_sigcontext(k, a->fp, &fp) ||
-	    (a->ra_same_is_live && !uw_sigcontext(k, a->ra, &lr)))
+	    !uw_sigcontext(k, a->fp, &fp) || (a->ra_same_is_live && !uw_sigcontext(k, a->ra, &lr)))
 		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	k->pc = pc;
 	k->sp = sp;

@@ -164,8 +164,7 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	struct cfi_fde fde;
 	struct cfi_row row;
 	bool found = uw_module_find(m, svma, &s, &fde);
-	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) &&
-	    is_sigreturn(m, svma))
+	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found)
 		return uw_module_in_entry(m, svma) ? (struct uw_rule){.kind = UW_RULE_END}

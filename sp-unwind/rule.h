@@ -6,25 +6,25 @@
 #include "cfi_module.h"
 
 enum uw_rule_kind {
-	UW_RULE_NONE,     /* no CFI here */
-	UW_RULE_END,      /* the root */
-	UW_RULE_SP,       /* CFA = sp + cfa * 8 */
-	UW_RULE_FP,       /* CFA = fp + cfa * 8 */
-	UW_RULE_FP_DEREF, /* CFA = *(fp + (int16_t)cfa * 8): gcc's realigned stacks */
-	UW_RULE_PLT,      /* CFA = sp + 8, and 8 more when (pc & 15) >= cfa */
-	UW_RULE_COMPLEX,  /* more registers, or an expression: all registers are needed */
+	UW_RULE_NONE,      /* no CFI here */
+	UW_RULE_END,       /* the root */
+	UW_RULE_SP,        /* CFA = sp + cfa * 8 */
+	UW_RULE_FP,        /* CFA = fp + cfa * 8 */
+	UW_RULE_FP_DEREF,  /* CFA = *(fp + (int16_t)cfa * 8): gcc's realigned stacks */
+	UW_RULE_PLT,       /* CFA = sp + 8, and 8 more when (pc & 15) >= cfa */
+	UW_RULE_COMPLEX,   /* more registers, or an expression: all registers are needed */
 	UW_RULE_SIGRETURN, /* a signal trampoline known by its bytes: struct ucontext is at sp */
-	UW_RULE_BAD,      /* CFI that can't be understood */
+	UW_RULE_BAD,       /* CFI that can't be understood */
 };
 
-#define UW_RULE_SIGNAL 1u  /* a signal frame: its caller was interrupted */
+#define UW_RULE_SIGNAL 1u   /* a signal frame: its caller was interrupted */
 #define UW_RULE_FP_AT_FP 2u /* the frame pointer was saved at fp + slot, not CFA + slot */
 
 #define UW_SLOT_KEEP INT16_MIN /* fp: unchanged; ra: in the link register */
 
 struct uw_rule {
-	uint8_t kind;  /* enum uw_rule_kind */
-	uint8_t flags; /* UW_RULE_* bits */
+	uint8_t kind;             /* enum uw_rule_kind */
+	uint8_t flags;            /* UW_RULE_* bits */
 	int16_t fp_slot, ra_slot; /* in units of 8, from the CFA */
 	uint16_t cfa;
 };

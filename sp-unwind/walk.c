@@ -52,9 +52,9 @@ const struct uw_map *uw_map_search(struct uw_walker *w, const struct uw_space *s
 	return &sp->maps[low - 1];
 }
 
-static __attribute__((noinline)) struct uw_rule
-rule_miss(struct uw_walker *w, const struct uw_module *m, uint64_t svma, uint64_t key,
-	  struct uw_cache_set *set)
+static __attribute__((noinline)) struct uw_rule rule_miss(struct uw_walker *w,
+							  const struct uw_module *m, uint64_t svma,
+							  uint64_t key, struct uw_cache_set *set)
 {
 	struct uw_rule rule = uw_rule_make(m, svma);
 	w->counters.v[SP_C_rule_misses]++;

@@ -140,8 +140,8 @@ static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_
 		return rc;
 	for (unsigned i = 0; i < a->n_regs; i++) {
 		const struct cfi_reg *rule = &row->reg[i];
-		bool kept = is_known(f, i) && (rule->rule != CFI_UNSPEC || signal ||
-					       a->callee_saved >> i & 1);
+		bool kept = is_known(f, i) &&
+			    (rule->rule != CFI_UNSPEC || signal || a->callee_saved >> i & 1);
 		if (i == a->sp && rule->rule == CFI_UNSPEC) {
 			next[i] = cfa;
 			known |= UINT64_C(1) << i;

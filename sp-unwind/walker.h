@@ -108,8 +108,8 @@ static inline const struct uw_map *uw_map_find(struct uw_walker *w, const struct
 					       uint64_t addr)
 {
 	uint32_t i = w->hints[addr >> 12 & (UW_HINTS - 1)];
-	if (__builtin_expect(i < sp->n && addr - sp->maps[i].start <
-						  sp->maps[i].end - sp->maps[i].start, 1))
+	if (__builtin_expect(
+		    i < sp->n && addr - sp->maps[i].start < sp->maps[i].end - sp->maps[i].start, 1))
 		return &sp->maps[i];
 	return uw_map_search(w, sp, addr);
 }

@@ -215,7 +215,8 @@ static void miss(const struct load *l)
 			least = t;
 	}
 	if (n)
-		printf("  miss  %6.1f ns per rule in random order (first time %.1f; %zu addresses, sum %llu)\n",
+		printf("  miss  %6.1f ns per rule in random order (first time %.1f; %zu addresses, "
+		       "sum %llu)\n",
 		       least / (double)n, first / (double)n, n, (unsigned long long)sum);
 	free(v);
 }
@@ -246,7 +247,8 @@ static void lazy(const struct load *l)
 			least = t;
 	}
 	if (n)
-		printf("  miss  %6.1f ns per rule in the recording's order (%zu frames, sum %llu)\n",
+		printf("  miss  %6.1f ns per rule in the recording's order (%zu frames, sum "
+		       "%llu)\n",
 		       least / (double)n, n, (unsigned long long)sum);
 	uw_walker_free(w);
 	free(v);

@@ -46,8 +46,8 @@ static void rows_of(const struct cfi_section *s, const struct cfi_fde *fde)
 			continue;
 		/* Three ways to the same row. */
 		if (!cfi_row_full(s, fde, start, &full) ||
-		    !cfi_row_small(s, fde, start, 6, &small) ||
-		    differ(&full.cfa, &rows.row.cfa) || differ(&small.cfa, &full.cfa) ||
+		    !cfi_row_small(s, fde, start, 6, &small) || differ(&full.cfa, &rows.row.cfa) ||
+		    differ(&small.cfa, &full.cfa) ||
 		    differ(&small.reg[CFI_SMALL_RA], &full.reg[cfi_ra_slot(&fde->cie)]))
 			abort();
 		if (full.cfa.rule == CFI_EXPR)

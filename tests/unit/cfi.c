@@ -18,9 +18,12 @@ static struct cfi_section s;
 static void begin(bool eh)
 {
 	b.len = 0;
-	s = (struct cfi_section){
-		.svma = SVMA, .text_svma = 0x1000, .data_svma = 0x2000, .addr_bytes = 8, .eh = eh,
-		.bounded = true};
+	s = (struct cfi_section){.svma = SVMA,
+				 .text_svma = 0x1000,
+				 .data_svma = 0x2000,
+				 .addr_bytes = 8,
+				 .eh = eh,
+				 .bounded = true};
 }
 
 static void bytes(const void *p, size_t n)
@@ -120,8 +123,7 @@ static void test_entries(void)
 	tap_ok(cfi_cie_parse(&s, pac, &c) && c.fde_enc == 0x1b, "'B' has no data");
 	begin(true);
 	size_t odd = cie("zRx", (const uint8_t[]){0x1b, 9, 9}, 3);
-	tap_ok(cfi_cie_parse(&s, odd, &c) && c.fde_enc == 0x1b && c.n_ops >= 5 &&
-		       c.ops[0] == 0x0c,
+	tap_ok(cfi_cie_parse(&s, odd, &c) && c.fde_enc == 0x1b && c.n_ops >= 5 && c.ops[0] == 0x0c,
 	       "what stands before an unknown letter is known, the rest is passed over");
 	begin(true);
 	odd = cie("x", NULL, 0);
@@ -142,7 +144,8 @@ static void test_entries(void)
 	off = FDE(d, 0x5000, 0x10, 0);
 	tap_ok(cfi_fde_parse(&s, off, &f) && f.begin == 0x5000 && f.end == 0x5010,
 	       "an FDE of .debug_frame");
-	tap_ok(!cfi_fde_parse(&s, FDE(d + 2, 0x5000, 0x10, 0), &f), "a wrong CIE pointer is refused");
+	tap_ok(!cfi_fde_parse(&s, FDE(d + 2, 0x5000, 0x10, 0), &f),
+	       "a wrong CIE pointer is refused");
 	tap_ok(!cfi_fde_parse(&s, FDE(d, UINT64_MAX - 4, 0x10, 0), &f),
 	       "a range that wraps around is refused");
 
@@ -245,9 +248,9 @@ static void test_rows(void)
 	struct cfi_row r;
 	begin(true);
 	size_t c = cie("", NULL, 0);
-	size_t off = FDE(c, 0x5000, 0x1000, 0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 0x10,
-			 0x0a, 0xc6, 0x0c, 7, 8, 0x03, 0x00, 0x01, 0x0b, 0x04, 0, 2, 0, 0, 0x2e, 16,
-			 0x08, 6);
+	size_t off =
+		FDE(c, 0x5000, 0x1000, 0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 0x10, 0x0a,
+		    0xc6, 0x0c, 7, 8, 0x03, 0x00, 0x01, 0x0b, 0x04, 0, 2, 0, 0, 0x2e, 16, 0x08, 6);
 	tap_ok(row_at(off, 0x5000, &r) && r.cfa_reg == 7 && is_off(&r.cfa, CFI_REG, 8) &&
 		       is_off(&r.reg[16], CFI_OFFSET, -8) && r.reg[6].rule == CFI_UNSPEC,
 	       "the first row is the CIE's");
@@ -265,8 +268,8 @@ static void test_rows(void)
 	       "advance_loc4, same_value; args_size changes nothing");
 
 	off = FDE(c, 0x5000, 0x1000, 0x05, 3, 2, 0x07, 12, 0x09, 13, 2, 0x11, 14, 0x7d, 0x14, 15, 3,
-		  0x15, 1, 0x7e, 0x2f, 5, 4, 0x12, 6, 0x7e, 0x13, 0x7d, 0x10, 4, 2, 0x77, 8, 0x16, 0,
-		  1, 0x30, 0x06, 3);
+		  0x15, 1, 0x7e, 0x2f, 5, 4, 0x12, 6, 0x7e, 0x13, 0x7d, 0x10, 4, 2, 0x77, 8, 0x16,
+		  0, 1, 0x30, 0x06, 3);
 	tap_ok(row_at(off, 0x5000, &r), "a program of the rarer operations runs");
 	tap_ok(r.reg[3].rule == CFI_UNSPEC, "offset_extended, restore_extended");
 	tap_ok(r.reg[12].rule == CFI_UNDEF, "undefined");
@@ -311,8 +314,7 @@ static void test_bad_programs(void)
 	       "an expression longer than the entry is refused");
 	tap_ok(!row_at(FDE(c, 0x5000, 0x1000, 0x01, 0, 0x40, 0, 0, 0, 0, 0, 0), 0x5800, &r),
 	       "set_loc backwards is refused");
-	tap_ok(row_at(FDE(c, 0x5000, 0x1000, 0xbf, 1, 0xff, 0x05, 0x85, 0x10, 1), 0x5000,
-		      &r),
+	tap_ok(row_at(FDE(c, 0x5000, 0x1000, 0xbf, 1, 0xff, 0x05, 0x85, 0x10, 1), 0x5000, &r),
 	       "registers that nobody tracks are passed over");
 }
 
@@ -320,8 +322,8 @@ static void test_iteration(void)
 {
 	begin(true);
 	size_t c = cie("", NULL, 0);
-	size_t off = FDE(c, 0x5000, 0x20, 0x41, 0x0e, 16, 0x40, 0x0e, 24, 0x5e, 0x0e, 8, 0x4f, 0x0e,
-			 64);
+	size_t off =
+		FDE(c, 0x5000, 0x20, 0x41, 0x0e, 16, 0x40, 0x0e, 24, 0x5e, 0x0e, 8, 0x4f, 0x0e, 64);
 	struct cfi_fde f;
 	static struct cfi_rows rows;
 	uint64_t from[4] = {0}, to[4] = {0};

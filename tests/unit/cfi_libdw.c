@@ -74,7 +74,8 @@ static void text_of_reg(const struct cfi_reg *r, char out[600])
 	}
 }
 
-static bool same_reg(Dwarf_Frame *frame, int reg, const struct cfi_reg *ours, char got[600], char want[600])
+static bool same_reg(Dwarf_Frame *frame, int reg, const struct cfi_reg *ours, char got[600],
+		     char want[600])
 {
 	Dwarf_Op mem[3], *ops;
 	size_t n;
@@ -146,7 +147,8 @@ static void ask(struct tally *t, const struct uw_module *m, Dwarf_CFI *cfi, uint
 			same = !memcmp(&small.cfa, &full.cfa, sizeof full.cfa) &&
 			       small.cfa_reg == full.cfa_reg &&
 			       !memcmp(&small.reg[CFI_SMALL_RA], ra, sizeof *ra) &&
-			       !memcmp(&small.reg[CFI_SMALL_FP], &full.reg[m->arch->fp], sizeof *ra);
+			       !memcmp(&small.reg[CFI_SMALL_FP], &full.reg[m->arch->fp],
+				       sizeof *ra);
 		}
 	}
 	if (!same && !t->differ++)

@@ -14,10 +14,14 @@ static bool load(void *ctx, uint64_t addr, unsigned size, uint64_t *out)
 	return true;
 }
 
-static const uint64_t regs[17] = {100, 101, 102, 103, 104, 105, 0x1100, 0x1200, 0, 0, 0, 0, 0, 0, 0,
-				  0,   0x40100b};
-static struct uw_expr_env env = {
-	.regs = regs, .known = 0x100ff, .n_regs = 17, .addr_bytes = 8, .bias = 0x7000, .load = load};
+static const uint64_t regs[17] = {100, 101, 102, 103, 104, 105, 0x1100, 0x1200,  0,
+				  0,   0,   0,   0,   0,   0,   0,      0x40100b};
+static struct uw_expr_env env = {.regs = regs,
+				 .known = 0x100ff,
+				 .n_regs = 17,
+				 .addr_bytes = 8,
+				 .bias = 0x7000,
+				 .load = load};
 
 struct expect {
 	const char *name;
@@ -59,7 +63,10 @@ static const struct expect table[] = {
 	{"div is signed", {0x09, 0xf6, 0x33, 0x1b}, 4, OK, M(-3)},
 	{"division by zero", {0x31, 0x30, 0x1b}, 3, UW_EXPR_BAD, 0},
 	{"division of the least by -1",
-	 {0x0e, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b}, 12, OK, UINT64_C(1) << 63},
+	 {0x0e, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b},
+	 12,
+	 OK,
+	 UINT64_C(1) << 63},
 	{"mod", {0x3e, 0x34, 0x1d}, 3, OK, 2},
 	{"mod by zero", {0x3e, 0x30, 0x1d}, 3, UW_EXPR_BAD, 0},
 	{"mul", {0x3e, 0x34, 0x1e}, 3, OK, 56},
@@ -98,7 +105,10 @@ static const struct expect table[] = {
 	{"an empty expression", {0}, 0, UW_EXPR_BAD, 0},
 	/* pc is 0x40100b: its low four bits are 11 */
 	{"the PLT's expression",
-	 {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}, 11, OK, 0x1210},
+	 {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22},
+	 11,
+	 OK,
+	 0x1210},
 };
 
 int main(void)
@@ -119,7 +129,8 @@ int main(void)
 	       "the CFA lies on the stack at first");
 	uint8_t many[UW_EXPR_DEPTH + 1];
 	memset(many, 0x31, sizeof many);
-	tap_ok(uw_expr_eval(&env, many, UW_EXPR_DEPTH, NULL, &v) == OK, "the stack's depth is used");
+	tap_ok(uw_expr_eval(&env, many, UW_EXPR_DEPTH, NULL, &v) == OK,
+	       "the stack's depth is used");
 	tap_ok(uw_expr_eval(&env, many, UW_EXPR_DEPTH + 1, NULL, &v) == UW_EXPR_BAD,
 	       "one more than the depth is refused");
 
@@ -128,7 +139,9 @@ int main(void)
 		      word[] = {0x77, 0, 0x06};
 	tap_ok(uw_expr_eval(&env, neg, 2, NULL, &v) == OK && v == 0xffffffff,
 	       "32-bit arithmetic wraps at 32 bits");
-	tap_ok(uw_expr_eval(&env, less, 4, NULL, &v) == OK && v == 1, "32-bit comparison is signed");
-	tap_ok(uw_expr_eval(&env, word, 3, NULL, &v) == OK && v == 0x12004, "a 32-bit word is read");
+	tap_ok(uw_expr_eval(&env, less, 4, NULL, &v) == OK && v == 1,
+	       "32-bit comparison is signed");
+	tap_ok(uw_expr_eval(&env, word, 3, NULL, &v) == OK && v == 0x12004,
+	       "a 32-bit word is read");
 	return tap_done();
 }

@@ -1,5 +1,5 @@
-/* An ELF image with CFI, made by hand: code at 0x1000, .eh_frame_hdr at 0x4000, .eh_frame at 0x5000,
- * all SVMAs equal to file offsets; no section headers. */
+/* An ELF image with CFI, made by hand: code at 0x1000, .eh_frame_hdr at 0x4000, .eh_frame at
+ * 0x5000, all SVMAs equal to file offsets; no section headers. */
 #ifndef SP_TESTS_IMAGE_H
 #define SP_TESTS_IMAGE_H
 

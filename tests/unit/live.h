@@ -108,7 +108,7 @@ static inline struct uw_sample live_sample(struct live *l, const struct user_reg
 {
 	/* The kernel's perf_regs.h: AX BX CX DX SI DI BP SP IP, R8 … R15 from bit 16 on. */
 	const uint64_t regs[] = {r->rax, r->rbx, r->rcx, r->rdx, r->rsi, r->rdi,
-				 r->rbp, r->rsp, r->rip, r->r8,	 r->r9,	 r->r10,
+				 r->rbp, r->rsp, r->rip, r->r8,  r->r9,  r->r10,
 				 r->r11, r->r12, r->r13, r->r14, r->r15};
 	memcpy(l->regs, regs, sizeof regs);
 	size_t want = LIVE_STACK;

@@ -13,23 +13,23 @@
 
 /* The functions of the x86-64 image. */
 enum {
-	LEAF = 0x1000,    /* CFA = rsp + 8 */
-	PUSHED = 0x1100,  /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
-	FRAMED = 0x1200,  /* CFA = rbp + 16, rbp at CFA - 16 */
-	ROOT = 0x1300,    /* return address undefined */
-	ODD = 0x1400,     /* CFA = rsp + 20 */
-	BY_RBX = 0x1500,  /* CFA = rbx + 16 */
-	PLT = 0x1600,     /* the PLT's expression */
-	DRAP = 0x1700,    /* CFA = *(rbp - 8), rbp at *rbp */
-	SIGNAL = 0x1800,  /* a signal frame: all by expressions over rsp */
-	VFORK = 0x1900,   /* return address in rdi */
-	LOOPING = 0x1a00, /* CFA = rsp + 0 */
-	BACK = 0x1b00,    /* CFA = rbp + 16, and no saved rbp */
-	ENDLESS = 0x1c00, /* an expression that never ends */
+	LEAF = 0x1000,      /* CFA = rsp + 8 */
+	PUSHED = 0x1100,    /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
+	FRAMED = 0x1200,    /* CFA = rbp + 16, rbp at CFA - 16 */
+	ROOT = 0x1300,      /* return address undefined */
+	ODD = 0x1400,       /* CFA = rsp + 20 */
+	BY_RBX = 0x1500,    /* CFA = rbx + 16 */
+	PLT = 0x1600,       /* the PLT's expression */
+	DRAP = 0x1700,      /* CFA = *(rbp - 8), rbp at *rbp */
+	SIGNAL = 0x1800,    /* a signal frame: all by expressions over rsp */
+	VFORK = 0x1900,     /* return address in rdi */
+	LOOPING = 0x1a00,   /* CFA = rsp + 0 */
+	BACK = 0x1b00,      /* CFA = rbp + 16, and no saved rbp */
+	ENDLESS = 0x1c00,   /* an expression that never ends */
 	SAVES_RBX = 0x1d00, /* CFA = rsp + 16, rbx at CFA - 16 */
-	BROKEN = 0x1e00,  /* a program that nobody understands */
-	HUGE = 0x1f00,    /* CFA = rsp + 1 MiB */
-	NO_CFI = 0x2000,  /* up to 0x2fff */
+	BROKEN = 0x1e00,    /* a program that nobody understands */
+	HUGE = 0x1f00,      /* CFA = rsp + 1 MiB */
+	NO_CFI = 0x2000,    /* up to 0x2fff */
 };
 
 static struct image image;
@@ -268,7 +268,8 @@ static void test_stops(void)
 	for (int i = 0; i < WORDS; i++)
 		stack[i] = RA(LEAF);
 	walk();
-	tap_ok(out.n == WORDS + 1 && out.stop == UW_STACK_EXHAUSTED, "recursion up to the copy's end");
+	tap_ok(out.n == WORDS + 1 && out.stop == UW_STACK_EXHAUSTED,
+	       "recursion up to the copy's end");
 	static uint64_t deep[UW_MAX_FRAMES + 10];
 	for (int i = 0; i < UW_MAX_FRAMES + 10; i++)
 		deep[i] = RA(LEAF);
@@ -306,8 +307,8 @@ static void test_guesses(void)
 	regs[BP] = ADDR(4);
 	stack[4] = 0;
 	stack[5] = MAPPED(NO_CFI + 0x20);
-	EXPECT("a direct call to the function itself is the better evidence", UW_END, NO_CFI + 0x108,
-	       NO_CFI + 0x1f);
+	EXPECT("a direct call to the function itself is the better evidence", UW_END,
+	       NO_CFI + 0x108, NO_CFI + 0x1f);
 
 	at(NO_CFI + 0x101);
 	regs[BP] = 77;
@@ -322,7 +323,8 @@ static void test_guesses(void)
 	at(NO_CFI + 0x108);
 	regs[BP] = ADDR(WORDS + 10);
 	stack[0] = MAPPED(NO_CFI + 0x20);
-	EXPECT("a frame pointer behind the copy", UW_STACK_EXHAUSTED, NO_CFI + 0x108, NO_CFI + 0x1f);
+	EXPECT("a frame pointer behind the copy", UW_STACK_EXHAUSTED, NO_CFI + 0x108,
+	       NO_CFI + 0x1f);
 
 	/* JIT code: an anonymous map. */
 	at(LEAF);
@@ -335,13 +337,15 @@ static void test_guesses(void)
 	stack[13] = RA(ROOT);
 	EXPECT("JIT frames by the frame pointer", UW_END, LEAF, 0x1004f, 0x1006f, SITE(ROOT));
 
-	/* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file. */
+	/* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file.
+	 */
 	space.has_python = true;
 	stack[0] = MAPPED(0x10050);
 	stack[2] = MAPPED(NO_CFI + 0x120);
 	regs[BP] = 3;
 	walk();
-	tap_ok(out.n == 3 && out.addrs[1] == MAPPED(0x1004f) && out.addrs[2] == MAPPED(NO_CFI + 0x11f),
+	tap_ok(out.n == 3 && out.addrs[1] == MAPPED(0x1004f) &&
+		       out.addrs[2] == MAPPED(NO_CFI + 0x11f),
 	       "a CPython trampoline has sixteen bytes");
 }
 

@@ -84,8 +84,9 @@ static void compare(struct tally *y, struct live *l, struct uw_walker *w, struct
 		if (i < out.n)
 			live_where(l, out.return_addrs[i], ours);
 		live_where(l, t->pc[i], want);
-		snprintf(y->first, sizeof y->first, "frame %u of %u: %.120s, libdwfl %.120s (stop %d)", i,
-			 out.n, ours, want, (int)out.stop);
+		snprintf(y->first, sizeof y->first,
+			 "frame %u of %u: %.120s, libdwfl %.120s (stop %d)", i, out.n, ours, want,
+			 (int)out.stop);
 	}
 }
 
@@ -126,8 +127,8 @@ static struct tally run(char **argv, unsigned times)
 	waitpid(pid, &status, 0);
 	live_deinit(&l);
 	uw_walker_free(w);
-	printf("# %s: %u stacks, %u equal, %u longer than libdwfl's, %u to their end\n", argv[0], y.n,
-	       y.equal, y.longer, y.ended);
+	printf("# %s: %u stacks, %u equal, %u longer than libdwfl's, %u to their end\n", argv[0],
+	       y.n, y.equal, y.longer, y.ended);
 	if (y.first[0])
 		printf("# %s\n", y.first);
 	return y;
@@ -143,12 +144,13 @@ int main(int argc, char **argv)
 			(char[]){"f() { local i=$1; ((i > 0)) && f $((i - 1)); : ${i//1/2}; }; "
 				 "while :; do f 9; done"},
 			NULL};
-	char *python[] = {(char[]){"/usr/bin/python3"}, (char[]){"-c"},
-			  (char[]){"import re, json\n"
-				   "def f(n): return f(n - 1) + 1 if n else len(json.dumps([1, {}]))\n"
-				   "while 1: f(9); re.sub('a|b', 'c', 'xab' * 9); sorted(map(str, "
-				   "range(50)), key=hash)\n"},
-			  NULL};
+	char *python[] = {
+		(char[]){"/usr/bin/python3"}, (char[]){"-c"},
+		(char[]){"import re, json\n"
+			 "def f(n): return f(n - 1) + 1 if n else len(json.dumps([1, {}]))\n"
+			 "while 1: f(9); re.sub('a|b', 'c', 'xab' * 9); sorted(map(str, "
+			 "range(50)), key=hash)\n"},
+		NULL};
 	struct tally y = run(bash, 150);
 	tap_ok(y.n == 150 && y.equal + y.longer == y.n, "bash's stacks are libdwfl's");
 	tap_ok(y.ended == y.n, "and reach their root");

@@ -110,7 +110,8 @@ static void note(const struct user_regs_struct *r, const char *why, size_t at)
 	o.diffs[o.n_diffs].pc = r->rip;
 	o.diffs[o.n_diffs].n = 1;
 	snprintf(o.diffs[o.n_diffs++].text, 400,
-		 "%.80s: %s at frame %zu of %zu: %.80s, not %.80s (stop %d)", leaf, why, at, o.depth + 1, got, want, (int)o.stack.stop);
+		 "%.80s: %s at frame %zu of %zu: %.80s, not %.80s (stop %d)", leaf, why, at,
+		 o.depth + 1, got, want, (int)o.stack.stop);
 }
 
 /* A jump that left frames behind: what differed just before, beside it, is explained. */
@@ -266,8 +267,9 @@ static bool run_to_trap(pid_t pid)
 	return o.depth >= 3 && o.stack.stop == UW_END;
 }
 
-/* Runs a command under the oracle, from its first instruction, or from its `int3`. The share of instruction boundaries that were right, in parts
- * of 100,000; the child must end with status 0 when it ends. */
+/* Runs a command under the oracle, from its first instruction, or from its `int3`. The share of
+ * instruction boundaries that were right, in parts of 100,000; the child must end with status 0
+ * when it ends. */
 static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
 {
 	memset(&o, 0, sizeof o);
@@ -296,8 +298,7 @@ static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
 	       (unsigned long long)o.explained);
 	for (size_t i = 0; i < o.n_diffs; i++)
 		if (o.diffs[i].n)
-			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n,
-			       o.diffs[i].text);
+			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n, o.diffs[i].text);
 	live_deinit(&o.live);
 	uw_walker_free(o.walker);
 	return o.steps ? 100000.0 * (double)(o.steps - o.wrong) / (double)o.steps : 0;
@@ -317,10 +318,11 @@ int main(int argc, char **argv)
 	double share = run(self, true, 250000, &status);
 	tap_ok(status == 0, "the torture program runs to its end under the stepper");
 	tap_ok(share >= 99980, "99.98 % of the torture program's instruction boundaries are right");
-	char *bash[] = {(char[]){"/bin/bash"}, (char[]){"--norc"}, (char[]){"-c"},
-			(char[]){"f() { local i; for i in a b c; do case $i in b) echo ${i^^};; esac; "
-				 "done; }; trap : USR1; kill -USR1 $$; f; g=$((1+2)); printf '%s\\n' $g"},
-			NULL};
+	char *bash[] = {
+		(char[]){"/bin/bash"}, (char[]){"--norc"}, (char[]){"-c"},
+		(char[]){"f() { local i; for i in a b c; do case $i in b) echo ${i^^};; esac; "
+			 "done; }; trap : USR1; kill -USR1 $$; f; g=$((1+2)); printf '%s\\n' $g"},
+		NULL};
 	share = run(bash, false, 150000, &status);
 	tap_ok(share >= 99990, "99.99 % of bash's instruction boundaries are right");
 	return tap_done();
