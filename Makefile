@@ -211,7 +211,8 @@ valgrind: dev-deps
 
 # Lines that the suite runs, per file.
 coverage: test-deps
-	@$(MAKE) BUILD=build/coverage OPT='-O0 -g --coverage' all check-unit check-cli || true
+	@$(MAKE) BUILD=build/coverage OPT='-O0 -g --coverage -DSP_COVERAGE_DIR=\"$(CURDIR)/build/coverage\"' \
+		all check-unit check-cli || true
 	@tests/coverage build/coverage
 
 # libFuzzer over tests/fuzz/NAME.c (clang). Inputs that were found stay in build/fuzz/corpus/NAME;
