@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-/* Self and total per (function, line), to find the line that stands for the function. */
+/* Self and total per (function, place), to find the line that stands for the function. */
 struct line_count {
-	uint32_t func, line;
+	uint32_t func, place;
 	uint64_t self, total;
 };
 
@@ -16,14 +16,14 @@ struct lines {
 
 static bool add_line(struct lines *l, const struct view_level *level, uint64_t self, uint64_t total)
 {
-	uint64_t key = (uint64_t)level->func << 32 | level->line;
+	uint64_t key = (uint64_t)level->func << 32 | level->place;
 	uint32_t id = sp_map64_get(&l->ids, key);
 	if (id == SP_NOT_FOUND) {
 		struct line_count *c = SP_PUSH(&l->v, &l->n, &l->cap);
 		id = (uint32_t)l->n - 1;
 		if (!c || !sp_map64_put(&l->ids, key, id))
 			return false;
-		*c = (struct line_count){level->func, level->line, 0, 0};
+		*c = (struct line_count){level->func, level->place, 0, 0};
 	}
 	l->v[id].self += self;
 	l->v[id].total += total;
@@ -31,18 +31,20 @@ static bool add_line(struct lines *l, const struct view_level *level, uint64_t s
 }
 
 /* The hottest line; the first one of equals in the file. */
-static void choose_lines(struct counts *c, const struct lines *l, struct line_count *best)
+static void choose_lines(struct counts *c, const struct view *v, const struct lines *l,
+			 struct line_count *best)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		const struct line_count *x = &l->v[i];
 		struct line_count *b = &best[x->func];
 		bool self = c->v[x->func].self > 0;
 		uint64_t have = self ? x->self : x->total, had = self ? b->self : b->total;
-		if (x->line && (!b->line || have > had || (have == had && x->line < b->line)))
+		uint32_t line = v->places[x->place].line, old = v->places[b->place].line;
+		if (line && (!old || have > had || (have == had && line < old)))
 			*b = *x;
 	}
 	for (size_t i = 0; i < c->n; i++)
-		c->v[i].line = best[i].line;
+		c->v[i].place = v->places[best[i].place];
 }
 
 static bool add_row(struct counts *c, const struct view *v, const struct view_row *row,
@@ -60,7 +62,7 @@ static bool add_row(struct counts *c, const struct view *v, const struct view_ro
 			f->total += value;
 			f->n_total += row->n;
 		}
-		if (level->line && (first || j == 0) &&
+		if (level->place && (first || j == 0) &&
 		    !add_line(l, level, j == 0 ? value : 0, first ? value : 0))
 			return false;
 	}
@@ -86,7 +88,7 @@ int counts_init(struct counts *c, struct view *v, struct sp_err *err)
 		ok = add_row(c, v, row, levels, depth, seen, i + 1, &lines);
 	}
 	if (ok)
-		choose_lines(c, &lines, best);
+		choose_lines(c, v, &lines, best);
 	free(lines.v);
 	sp_map64_deinit(&lines.ids);
 	free(levels);

@@ -6,9 +6,9 @@
 
 struct func_count {
 	const struct view_func *f; /* of the view */
-	uint64_t self, total; /* what --weight says; a recursive function counts once a sample */
-	uint64_t n_total;     /* samples */
-	uint32_t line;        /* where most of self is (else of total); 0 = unknown */
+	uint64_t self, total;    /* what --weight says; a recursive function counts once a sample */
+	uint64_t n_total;        /* samples */
+	struct view_place place; /* where most of self is (else of total) */
 };
 
 struct counts {

@@ -16,7 +16,7 @@ struct cost {
 
 /* Own costs by line, and costs of calls by line and callee; all in lists per function. */
 struct entry {
-	uint32_t func, line, callee; /* callee SP_NONE: own cost */
+	uint32_t func, place, callee; /* callee SP_NONE: own cost */
 	struct cost cost;
 };
 
@@ -25,16 +25,16 @@ struct callgrind {
 	struct out *o;
 	struct entry *entries; /* owned */
 	size_t n, cap;
-	struct sp_map64 callers, ids; /* (func, line) to a number; (number, callee) to the entry */
+	struct sp_map64 callers, ids; /* (func, place) to a number; (number, callee) to the entry */
 	struct sp_map64 named[2];     /* by string id: its name was written as ob, as fl */
 	struct sp_intern strings;
 	uint8_t *fn_named; /* owned; by function: its name was written */
 	size_t *stamps;    /* owned; by function: the row that counted it last, + 1 */
 };
 
-static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t line, uint32_t callee)
+static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t place, uint32_t callee)
 {
-	uint64_t key = (uint64_t)func << 32 | line;
+	uint64_t key = (uint64_t)func << 32 | place;
 	uint32_t caller = sp_map64_get(&c->callers, key);
 	if (caller == SP_NOT_FOUND) {
 		caller = c->callers.n;
@@ -48,14 +48,14 @@ static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t line,
 	struct entry *e = SP_PUSH(&c->entries, &c->n, &c->cap);
 	if (!e || !sp_map64_put(&c->ids, key, (uint32_t)c->n - 1))
 		return NULL;
-	*e = (struct entry){func, line, callee, {{0}}};
+	*e = (struct entry){func, place, callee, {{0}}};
 	return e;
 }
 
-static bool add_cost(struct callgrind *c, const struct view_row *row, uint32_t func, uint32_t line,
+static bool add_cost(struct callgrind *c, const struct view_row *row, uint32_t func, uint32_t place,
 		     uint32_t callee)
 {
-	struct entry *e = entry_of(c, func, line, callee);
+	struct entry *e = entry_of(c, func, place, callee);
 	if (!e)
 		return false;
 	e->cost.v[0] += row->n;
@@ -72,11 +72,11 @@ static bool add_row(struct callgrind *c, size_t row_index, uint32_t root, uint32
 		const struct view_level *l = &v->levels[levels[i]];
 		bool first = c->stamps[l->func] != row_index + 1;
 		c->stamps[l->func] = row_index + 1;
-		if (first && !add_cost(c, row, caller.func, caller.line, l->func))
+		if (first && !add_cost(c, row, caller.func, caller.place, l->func))
 			return false;
 		caller = *l;
 	}
-	return add_cost(c, row, caller.func, caller.line, SP_NONE);
+	return add_cost(c, row, caller.func, caller.place, SP_NONE);
 }
 
 /* "ob=(3) name" the first time, "ob=(3)" then. */
@@ -110,8 +110,8 @@ static void write_function(struct callgrind *c, const char *key, uint32_t func)
 
 static void write_cost(struct callgrind *c, const struct entry *e)
 {
-	out_printf(c->o, "%u %llu %llu\n", e->line, (unsigned long long)e->cost.v[0],
-		   (unsigned long long)e->cost.v[1]);
+	out_printf(c->o, "%u %llu %llu\n", c->v->places[e->place].line,
+		   (unsigned long long)e->cost.v[0], (unsigned long long)e->cost.v[1]);
 }
 
 static int by_place(const void *a, const void *b)
@@ -121,22 +121,36 @@ static int by_place(const void *a, const void *b)
 		return x->func < y->func ? -1 : 1;
 	if ((x->callee == SP_NONE) != (y->callee == SP_NONE))
 		return x->callee == SP_NONE ? -1 : 1;
-	if (x->line != y->line)
-		return x->line < y->line ? -1 : 1;
+	if (x->place != y->place)
+		return x->place < y->place ? -1 : 1;
 	return (x->callee > y->callee) - (x->callee < y->callee);
+}
+
+/* A line in another file than its function's is announced by fi=, and the way back by fe=. */
+static const char *write_file(struct callgrind *c, const struct entry *e, const char *now)
+{
+	const struct view_func *f = &c->v->funcs[e->func];
+	const char *own = f->file ? f->file : "???", *file = c->v->places[e->place].file;
+	file = file ? file : own;
+	if (strcmp(file, now) != 0)
+		write_name(c, strcmp(file, own) != 0 ? "fi" : "fe", 1, file);
+	return file;
 }
 
 static void write_entries(struct callgrind *c)
 {
+	const char *now = "";
 	for (size_t i = 0; i < c->n; i++) {
 		const struct entry *e = &c->entries[i];
 		const struct view_func *f = &c->v->funcs[e->func];
 		if (!i || e->func != c->entries[i - 1].func) {
 			out_char(c->o, '\n');
+			now = f->file ? f->file : "???";
 			write_name(c, "ob", 0, f->module);
-			write_name(c, "fl", 1, f->file ? f->file : "???");
+			write_name(c, "fl", 1, now);
 			write_function(c, "fn", e->func);
 		}
+		now = write_file(c, e, now);
 		if (e->callee != SP_NONE) {
 			const struct view_func *callee = &c->v->funcs[e->callee];
 			write_name(c, "cob", 0, callee->module);

@@ -232,6 +232,14 @@ static void index_or(struct out *o, uint32_t index, const char *none)
 		out_u64(o, index);
 }
 
+/* Lines are of the function's file; those of another file are left out. */
+static uint32_t line_in_file(const struct view *v, uint32_t level)
+{
+	const struct view_place *p = view_level_place(v, level);
+	const char *file = view_level_func(v, level)->file;
+	return file && p->file && !strcmp(file, p->file) ? p->line : 0;
+}
+
 static void write_frames(const struct view *v, struct out *o, const struct tables *t)
 {
 	const struct table_frame *f = t->frames;
@@ -246,7 +254,7 @@ static void write_frames(const struct view *v, struct out *o, const struct table
 	COLUMN(o, "nativeSymbol", n, out_str(o, "null"));
 	COLUMN(o, "innerWindowID", n, out_char(o, '0'));
 	COLUMN(o, "implementation", n, out_str(o, "null"));
-	COLUMN(o, "line", n, uint32_t line = v->levels[f[i].level].line;
+	COLUMN(o, "line", n, uint32_t line = line_in_file(v, f[i].level);
 	       index_or(o, line ? line : SP_NONE, "null"));
 	COLUMN(o, "column", n, out_str(o, "null"));
 	COLUMN(o, "optimizations", n, out_str(o, "null"));

@@ -116,11 +116,17 @@ static void write_functions(struct view *v, struct out *o)
 static void write_level(const struct view *v, struct out *o, uint32_t level)
 {
 	const struct view_level *l = &v->levels[level];
+	const struct view_func *f = view_level_func(v, level);
+	const struct view_place *p = view_level_place(v, level);
 	out_printf(o, "{\"function\": %u, \"line\": ", l->func);
-	if (l->line)
-		out_u64(o, l->line);
+	if (p->line)
+		out_u64(o, p->line);
 	else
 		out_str(o, "null");
+	if (p->file && (!f->file || strcmp(p->file, f->file) != 0)) {
+		out_str(o, ", \"file\": ");
+		out_json(o, p->file);
+	}
 	out_printf(o, ", \"inlined\": %s}", l->inlined ? "true" : "false");
 }
 

@@ -27,12 +27,18 @@ struct mapping {
 	bool functions, files, lines, inlines;
 };
 
+struct function {
+	uint32_t func, file; /* of the view; string */
+};
+
 struct pprof {
 	struct view *v;
 	struct out *o;
 	struct sp_intern strings;
 	struct sp_buf msg, sub; /* scratch */
-	struct sp_map64 by_module;
+	struct sp_map64 by_module, function_ids;
+	struct function *functions; /* owned; ids are indexes + 1 */
+	size_t n_functions, functions_cap;
 	struct mapping *mappings; /* owned; ids are indexes + 1 */
 	size_t n_mappings, mappings_cap;
 	uint32_t *value_of; /* owned: column of each event of the spool */
@@ -225,8 +231,8 @@ static void gather_mappings(struct pprof *p)
 		bool file = module && !module->is_anon && !module->is_kernel;
 		m->functions |= !file || f->origin != SP_ORIGIN_ADDRESS;
 		for (uint32_t j = 0; j < f->n_levels; j++) {
-			m->files |= view_level_func(v, f->level_at + j)->file != NULL;
-			m->lines |= v->levels[f->level_at + j].line != 0;
+			m->files |= view_level_place(v, f->level_at + j)->file != NULL;
+			m->lines |= view_level_place(v, f->level_at + j)->line != 0;
 			m->inlines |= v->levels[f->level_at + j].inlined;
 		}
 	}
@@ -254,11 +260,31 @@ static void emit_mapping(struct pprof *p, size_t index)
 	emit(p, P_MAPPING);
 }
 
+/* The function of a level, as an id: one for each file that its lines are in. */
+static uint64_t function_of(struct pprof *p, uint32_t level)
+{
+	uint32_t func = p->v->levels[level].func;
+	const char *file = view_level_place(p->v, level)->file;
+	file = file ? file : p->v->funcs[func].file;
+	uint64_t file_id = file ? string(p, file) : 0, key = (uint64_t)func << 32 | file_id;
+	uint32_t id = sp_map64_get(&p->function_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id + UINT64_C(1);
+	struct function *slot = SP_PUSH(&p->functions, &p->n_functions, &p->functions_cap);
+	id = (uint32_t)p->n_functions - 1;
+	if (!slot || !sp_map64_put(&p->function_ids, key, id)) {
+		p->o->buf.failed = true;
+		return 1;
+	}
+	*slot = (struct function){func, (uint32_t)file_id};
+	return id + UINT64_C(1);
+}
+
 static void add_line(struct pprof *p, uint32_t level)
 {
 	p->sub.len = 0;
-	proto_varint(&p->sub, 1, (uint64_t)p->v->levels[level].func + 1);
-	proto_varint(&p->sub, 2, p->v->levels[level].line);
+	proto_varint(&p->sub, 1, function_of(p, level));
+	proto_varint(&p->sub, 2, view_level_place(p->v, level)->line);
 	proto_bytes(&p->msg, 4, p->sub.data, p->sub.len);
 }
 
@@ -278,13 +304,13 @@ static void emit_location(struct pprof *p, size_t index)
 
 static void emit_functions(struct pprof *p)
 {
-	for (size_t i = 0; i < p->v->n_funcs; i++) {
-		const struct view_func *f = &p->v->funcs[i];
+	for (size_t i = 0; i < p->n_functions; i++) {
+		const struct view_func *f = &p->v->funcs[p->functions[i].func];
 		uint64_t name = string(p, *f->name ? f->name : "?");
 		proto_varint(&p->msg, 1, i + 1);
 		proto_varint(&p->msg, 2, name);
 		proto_varint(&p->msg, 3, name);
-		proto_varint(&p->msg, 4, f->file ? string(p, f->file) : 0);
+		proto_varint(&p->msg, 4, p->functions[i].file);
 		emit(p, P_FUNCTION);
 	}
 }
@@ -369,6 +395,8 @@ int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 	sp_buf_deinit(&p.msg);
 	sp_buf_deinit(&p.sub);
 	sp_map64_deinit(&p.by_module);
+	sp_map64_deinit(&p.function_ids);
+	free(p.functions);
 	free(p.mappings);
 	free(p.value_of);
 	return ok ? 0 : sp_err_nomem(err);

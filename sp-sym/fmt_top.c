@@ -40,12 +40,13 @@ static double percent(uint64_t part, uint64_t whole)
 
 static void write_place(struct out *o, const struct func_count *c)
 {
-	if (!c->f->file)
+	const char *file = c->place.file ? c->place.file : c->f->file;
+	if (!file)
 		return;
-	out_str(o, view_base(c->f->file));
-	if (c->line) {
+	out_str(o, view_base(file));
+	if (c->place.line) {
 		out_char(o, ':');
-		out_u64(o, c->line);
+		out_u64(o, c->place.line);
 	}
 	out_char(o, 0);
 }

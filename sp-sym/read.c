@@ -288,6 +288,7 @@ void view_deinit(struct view *v)
 	free(v->stack_frames);
 	free(v->frames);
 	free(v->levels);
+	free(v->places);
 	free(v->funcs);
 	free(v->lanes);
 	free(v->thread_task);
@@ -302,4 +303,6 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->stack_hashes);
 	sp_intern_deinit(&v->comms);
 	sp_intern_deinit(&v->func_keys);
+	sp_intern_deinit(&v->file_names);
+	sp_map64_deinit(&v->place_ids);
 }

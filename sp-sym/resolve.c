@@ -43,14 +43,35 @@ uint32_t view_func_add(struct view *v, const struct view_func *f)
 	return id;
 }
 
-static bool add_level(struct view *v, const struct view_func *f, uint32_t line, bool inlined)
+/* SP_NOT_FOUND when memory ends. */
+static uint32_t add_place(struct view *v, const char *file, uint32_t line)
 {
-	uint32_t func = view_func_add(v, f);
-	struct view_level *level =
-		func == SP_NOT_FOUND ? NULL : SP_PUSH(&v->levels, &v->n_levels, &v->levels_cap);
+	if (!file && !line && v->n_places)
+		return 0;
+	uint32_t name =
+		sp_intern_add(&v->file_names, file ? file : "", file ? strlen(file) : 0, NULL);
+	uint64_t key = (uint64_t)name << 32 | line;
+	uint32_t id = name == SP_NOT_FOUND ? name : sp_map64_get(&v->place_ids, key);
+	if (name == SP_NOT_FOUND || id != SP_NOT_FOUND)
+		return id;
+	struct view_place *p = SP_PUSH(&v->places, &v->n_places, &v->places_cap);
+	id = (uint32_t)v->n_places - 1;
+	if (!p || !sp_map64_put(&v->place_ids, key, id))
+		return SP_NOT_FOUND;
+	*p = (struct view_place){file, line};
+	return id;
+}
+
+static bool add_level(struct view *v, const struct view_func *f, const char *file, uint32_t line,
+		      bool inlined)
+{
+	uint32_t func = view_func_add(v, f), place = add_place(v, file, line);
+	if (func == SP_NOT_FOUND || place == SP_NOT_FOUND)
+		return false;
+	struct view_level *level = SP_PUSH(&v->levels, &v->n_levels, &v->levels_cap);
 	if (!level)
 		return false;
-	*level = (struct view_level){func, line, inlined};
+	*level = (struct view_level){func, place, inlined};
 	return true;
 }
 
@@ -58,7 +79,7 @@ static bool add_special(struct view *v, enum view_kind kind, const char *name)
 {
 	struct view_func f = {name, NULL, "", kind, 0};
 	v->special[kind] = (uint32_t)v->n_levels;
-	return add_level(v, &f, 0, false);
+	return add_level(v, &f, NULL, 0, false);
 }
 
 static enum view_kind kind_of(const struct view_frame *frame, const struct sp_names *names)
@@ -72,8 +93,51 @@ static enum view_kind kind_of(const struct view_frame *frame, const struct sp_na
 	return names->origin == SP_ORIGIN_ADDRESS ? VIEW_ADDRESS : VIEW_NATIVE;
 }
 
-static bool add_names(struct view *v, struct view_frame *frame, const struct sp_names *names)
+/* The files where functions begin, by module and the functions' first bytes: of the frames that are
+ * there, the one nearest to the beginning tells. */
+struct begins {
+	struct sp_map64 ids;
+	struct begin {
+		uint64_t offset;
+		const char *file;
+	} * v; /* owned */
+	size_t n, cap;
+};
+
+/* A key for the function of a frame; false when it is in no file. */
+static bool begin_key(const struct view *v, const struct view_frame *f,
+		      const struct sp_names *names, uint64_t *key)
 {
+	const struct sp_spool_module *m = view_module(v, &f->f);
+	if (!m || names->origin != SP_ORIGIN_ELF || names->function_offset > f->f.rel_ip)
+		return false;
+	*key = sp_mix64(f->f.rel_ip - names->function_offset) ^ sp_mix64(m->file + UINT64_C(1));
+	return true;
+}
+
+static bool add_begin(struct begins *b, const struct view *v, const struct view_frame *f,
+		      const struct sp_names *names)
+{
+	const char *file = names->levels[names->n_levels - 1].file;
+	uint64_t key, offset = names->function_offset;
+	if (!file || !begin_key(v, f, names, &key))
+		return true;
+	uint32_t id = sp_map64_get(&b->ids, key);
+	if (id == SP_NOT_FOUND) {
+		struct begin *slot = SP_PUSH(&b->v, &b->n, &b->cap);
+		if (!slot || !sp_map64_put(&b->ids, key, (uint32_t)b->n - 1))
+			return false;
+		*slot = (struct begin){offset, file};
+	} else if (offset < b->v[id].offset) {
+		b->v[id] = (struct begin){offset, file};
+	}
+	return true;
+}
+
+static bool add_names(struct view *v, struct view_frame *frame, const struct sp_names *names,
+		      const struct begins *begins)
+{
+	uint64_t key;
 	frame->level_at = (uint32_t)v->n_levels;
 	frame->n_levels = names->n_levels;
 	frame->function_offset = names->function_offset;
@@ -83,10 +147,38 @@ static bool add_names(struct view *v, struct view_frame *frame, const struct sp_
 		struct view_func f = {l->function, l->file, names->module ? names->module : "",
 				      kind_of(frame, names), names->flags};
 		bool last = i + 1 == names->n_levels;
-		if (!add_level(v, &f, l->line, l->inlined && !last))
+		if (last && l->file && begin_key(v, frame, names, &key))
+			f.file = begins->v[sp_map64_get(&begins->ids, key)].file;
+		if (!add_level(v, &f, l->file, l->line, l->inlined && !last))
 			return false;
 	}
 	return true;
+}
+
+static bool add_all_names(struct view *v)
+{
+	struct begins begins = {0};
+	bool ok = true;
+	for (size_t i = 0; ok && i < v->n_frames; i++) {
+		const struct view_frame *f = &v->frames[i];
+		if (f->f.mode == SP_FRAME_TRUNCATED)
+			continue;
+		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f);
+		ok = names && add_begin(&begins, v, f, names);
+	}
+	for (size_t i = 0; ok && i < v->n_frames; i++) {
+		struct view_frame *f = &v->frames[i];
+		if (f->f.mode == SP_FRAME_TRUNCATED) {
+			f->level_at = v->special[VIEW_TRUNCATED];
+			f->n_levels = 1;
+			continue;
+		}
+		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f);
+		ok = names && add_names(v, f, names, &begins);
+	}
+	sp_map64_deinit(&begins.ids);
+	free(begins.v);
+	return ok;
 }
 
 int view_resolve(struct view *v, struct sp_err *err)
@@ -99,22 +191,9 @@ int view_resolve(struct view *v, struct sp_err *err)
 		r = sp_resolver_run(v->resolver, err);
 	if (r < 0)
 		return r;
-	if (!add_special(v, VIEW_TRUNCATED, "[truncated]") ||
-	    !add_special(v, VIEW_NO_STACK, "[no stack]"))
-		return sp_err_nomem(err);
-	for (size_t i = 0; i < v->n_frames; i++) {
-		struct view_frame *f = &v->frames[i];
-		const struct sp_names *names = NULL;
-		if (f->f.mode == SP_FRAME_TRUNCATED) {
-			f->level_at = v->special[VIEW_TRUNCATED];
-			f->n_levels = 1;
-			continue;
-		}
-		names = sp_resolver_get(v->resolver, f->pid, &f->f);
-		if (!names || !add_names(v, f, names))
-			return sp_err_nomem(err);
-	}
-	return 0;
+	bool ok = add_place(v, NULL, 0) == 0 && add_special(v, VIEW_TRUNCATED, "[truncated]") &&
+		  add_special(v, VIEW_NO_STACK, "[no stack]") && add_all_names(v);
+	return ok ? 0 : sp_err_nomem(err);
 }
 
 size_t view_stack_levels(const struct view *v, uint32_t stack, uint32_t *out)

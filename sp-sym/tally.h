@@ -1,5 +1,5 @@
-/* Samples by (stack, lane), counted where they are found: the loop over all samples touches one cache
- * line of a large table, not two. */
+/* Samples by (stack, lane), counted where they are found: the loop over all samples touches one
+ * cache line of a large table, not two. */
 #ifndef SYM_TALLY_H
 #define SYM_TALLY_H
 

@@ -30,8 +30,9 @@ enum view_kind {
 	VIEW_GROUP,     /* a process, thread or name, above the roots */
 };
 
-/* A function: equal name, source file, module and kind. Texts are the resolver's; a group's name is
- * the view's own copy. */
+/* A function: equal name, source file, module and kind. A function whose lines come from several
+ * files (an included body) has the file where it begins. Texts are the resolver's; a group's name
+ * is the view's own copy. */
 struct view_func {
 	const char *name;   /* any bytes */
 	const char *file;   /* NULL = unknown */
@@ -42,8 +43,13 @@ struct view_func {
 
 /* One level of a frame: frames with inlined functions have several. */
 struct view_level {
-	uint32_t func, line; /* line 0 = unknown */
+	uint32_t func, place; /* place: in places[], 0 = unknown */
 	bool inlined;
+};
+
+struct view_place {
+	const char *file; /* NULL = unknown */
+	uint32_t line;    /* 0 = unknown */
 };
 
 struct view_frame {
@@ -92,6 +98,8 @@ struct view {
 	size_t n_frames, frames_cap;
 	struct view_level *levels;
 	size_t n_levels, levels_cap;
+	struct view_place *places; /* the first one is unknown */
+	size_t n_places, places_cap;
 	struct view_func *funcs;
 	size_t n_funcs, funcs_cap;
 	uint32_t special[8]; /* level of VIEW_TRUNCATED and VIEW_NO_STACK, by kind */
@@ -104,8 +112,9 @@ struct view {
 	bool stopped;               /* by a signal, before the end */
 
 	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
-	struct tally seen; /* by the spool's stack and lane */
-	struct sp_intern comms, func_keys;
+	struct tally seen;         /* by the spool's stack and lane */
+	struct sp_map64 place_ids; /* by number of the file and line */
+	struct sp_intern comms, func_keys, file_names;
 	struct view_lane {
 		uint32_t task, event;
 	} * lanes;
@@ -139,6 +148,11 @@ uint32_t view_func_add(struct view *v, const struct view_func *f);
 static inline const struct view_func *view_level_func(const struct view *v, uint32_t level)
 {
 	return &v->funcs[v->levels[level].func];
+}
+
+static inline const struct view_place *view_level_place(const struct view *v, uint32_t level)
+{
+	return &v->places[v->levels[level].place];
 }
 
 /* What a row counts: samples, or weight with --weight. */

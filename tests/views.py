@@ -251,9 +251,9 @@ def read_callgrind(data):
     names, counts, func, call = {}, collections.Counter(), None, False
     total = None
     for line in data.decode().split("\n"):
-        name = re.match(r"(fn|cfn|fl|cfi|ob|cob)=\((\d+)\)(?: (.*))?$", line)
+        name = re.match(r"(fn|cfn|fl|cfi|fi|fe|ob|cob)=\((\d+)\)(?: (.*))?$", line)
         if name:
-            table = {"fn": "fn", "cfn": "fn", "fl": "fl", "cfi": "fl"}.get(name[1], "ob")
+            table = {"fn": "fn", "cfn": "fn", "fl": "fl", "cfi": "fl", "fi": "fl", "fe": "fl"}.get(name[1], "ob")
             if name[3] is not None:
                 need((table, name[2]) not in names, "a name given twice")
                 names[table, name[2]] = name[3]
