@@ -10,7 +10,7 @@
 # make lint, fmt, valgrind need.
 BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev zlib1g-dev liblzma-dev libiberty-dev
 TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz \
-              dwz gdb patchelf procps
+              gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 
 BUILD  ?= build
