@@ -211,7 +211,7 @@ valgrind: dev-deps
 
 # Lines that the suite runs, per file.
 coverage: test-deps
-	@$(MAKE) BUILD=build/coverage OPT='-O0 -g --coverage -DSP_COVERAGE_DIR=\"$(CURDIR)/build/coverage\"' \
+	@LDFLAGS=--coverage $(MAKE) BUILD=build/coverage OPT='-O0 -g --coverage -DSP_COVERAGE_DIR=\"$(CURDIR)/build/coverage\"' \
 		all check-unit check-cli || true
 	@tests/coverage build/coverage
 
