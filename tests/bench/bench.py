@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make bench: stackpulse beside perf and samply, in one run, on this machine.
 
-    make bench BENCH='[--runs N] [--only file,live] [--keep]'
+    make bench BENCH='[--runs N] [--only file,live] [--targets cc1plus,deep,demo] [--slow] [--keep]'
 
 file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text; sizes.
 live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
@@ -159,8 +159,9 @@ def bench_file(args, targets, samply_tool):
             "%.3f" % median([c.cpu for c in costs[name]]), "%.1f" % (1e6 * median([c.cpu for c in costs[name]]) / samples),
             "%.3f" % median([c.wall for c in costs[name]]), "%.0f" % (median([c.rss for c in costs[name]]) / 1024),
             ratio(median([c.cpu for c in costs[name]]), ours)] for name, _, _ in commands])
-    print("Ours: %d samples, %s frames, %s stacks stopped before their root." %
-          (stats["samples"], stats.get("frames", "?"), stats.get("truncated_frame_markers", "?")))
+    frames = int(sh("sp-sym --format=raw cc1plus.spool | grep -c '^\t'").stdout)
+    print("Ours: %d samples, %d frames (%.0f ns each), %d stacks stopped before their root." %
+          (stats["samples"], frames, 1e9 * ours / frames, stats["truncated_frame_markers"]))
 
     commands = [("sp-unwind &#124; sp-spool, sp-sym --format=folded (lines, inlines)",
                  "sp-unwind cc1plus.data 2>/dev/null | sp-spool -o cc1plus.spool 2>/dev/null && "
@@ -204,7 +205,8 @@ def bench_live(args, targets, samply_tool):
     print("## Live: CPU of the recorder with all its stages, slowdown of the target, losses")
     for hz in (999, 4999):
         rows = []
-        for target, command in targets.items():
+        for target in args.targets.split(","):
+            command = targets[target]
             say("Recording %s at %d Hz, %d rounds …" % (target, hz, args.runs))
             tools = recorders(samply_tool, hz, command)
             own = {t[0]: [] for t in tools}
@@ -250,6 +252,7 @@ def main():
     parser.add_argument("--only", default="file,live")
     parser.add_argument("--lines", default="", help="more options of sp-sym for the folded text")
     parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
+    parser.add_argument("--targets", default="cc1plus,deep,demo", help="what is recorded live")
     parser.add_argument("--keep", action="store_true", help="keep the recordings in build/bench")
     args = parser.parse_args()
     targets = prepare()
