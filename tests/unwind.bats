@@ -176,6 +176,11 @@ n_samples() { # INPUT
 		head -c $cut whole >part
 		status=0
 		sp-unwind -q part >out 2>log || status=$?
+		if [ $status = 0 ]; then # the cut fell between two records; there is none 4 bytes on
+			cut=$((cut + 4))
+			head -c $cut whole >part
+			sp-unwind -q part >out 2>log || status=$?
+		fi
 		equal "$status" 3 "exit status, cut at $cut of $size"
 		holds "$(cat log)" "not whole"
 		head -c $cut whole | sp-unwind -q 2>log | cmp - out || fail "cut at $cut: a pipe gives other bytes"
