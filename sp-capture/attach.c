@@ -306,6 +306,7 @@ int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 		return sp_err_nomem(err);
 	q->is_root = true;
 	s->n_threads = 1;
+	cap_emit_cmdline_add(&s->emit, pid, s->o->command);
 	int rc = root_add(s, pid, err);
 	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, err);
 }

@@ -306,7 +306,8 @@ static void take(struct cap_embed_state *s, struct cap_proc *q, const struct cap
 	int fd = open_below(j ? j->root_fd : -1, path);
 	if (fd < 0)
 		return;
-	bool ok = fstat(fd, &st) == 0 && is_news(q, kind, &st) && is_acceptable(s, j, q, end_ns, &st) &&
+	bool ok = fstat(fd, &st) == 0 && is_news(q, kind, &st) &&
+		  is_acceptable(s, j, q, end_ns, &st) &&
 		  cap_embed_may(s, (uint64_t)st.st_size, path) &&
 		  sp_fd_read_all(fd, CAP_EMBED_ONE, &b, path, NULL) >= 0;
 	close(fd);

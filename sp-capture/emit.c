@@ -15,6 +15,7 @@
 #define CMDLINE_MAX (60u << 10)
 #define MAPS_AGAIN_NS UINT64_C(2000000) /* a process's maps at most 500 times a second */
 #define MANY_THREADS 32u                /* born in one process: short ones, it seems */
+#define MAX_CMDLINES 1024u
 #define ROUND_NS UINT64_C(1000000000)
 #define ROUND_BYTES (UINT64_C(16) << 20)
 
@@ -45,6 +46,9 @@ void cap_emit_deinit(struct cap_emit *e)
 	sp_map64_deinit(&e->kernel_ips);
 	sp_buf_deinit(&e->scratch);
 	sp_buf_deinit(&e->text);
+	for (size_t i = 0; i < e->n_cmdlines; i++)
+		sp_buf_deinit(&e->cmdlines[i].args);
+	free(e->cmdlines);
 	sp_map64_deinit(&e->late_of);
 	free(e->late_ids);
 	free(e->dead_ids);
@@ -469,29 +473,86 @@ static void emit_mmap2(struct cap_emit *e, const struct cap_ring *r, const struc
 		e->on_map(e->arg, q, range, en->time_ns);
 }
 
-void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
+static struct cap_cmdline *cmdline_new(struct cap_emit *e)
+{
+	if (e->n_cmdlines == MAX_CMDLINES) /* their exec markers never came */
+		while (e->n_cmdlines)
+			sp_buf_deinit(&e->cmdlines[--e->n_cmdlines].args);
+	return SP_PUSH(&e->cmdlines, &e->n_cmdlines, &e->cap_cmdlines);
+}
+
+void cap_emit_cmdline_read(struct cap_emit *e, int32_t pid, uint64_t time_ns)
 {
 	char path[40];
+	struct cap_cmdline *c = cmdline_new(e);
+	if (!c)
+		return;
+	c->pid = pid;
+	c->time_ns = time_ns;
+	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+	if (sp_file_read(path, CMDLINE_MAX, &c->args, NULL) < 0 && c->args.len > CMDLINE_MAX)
+		c->args.len = CMDLINE_MAX;
+}
+
+void cap_emit_cmdline_add(struct cap_emit *e, int32_t pid, char *const *args)
+{
+	struct cap_cmdline *c = cmdline_new(e);
+	if (!c)
+		return;
+	c->pid = pid;
+	for (; *args && c->args.len < CMDLINE_MAX; args++) {
+		sp_buf_str(&c->args, *args);
+		sp_buf_u8(&c->args, 0);
+	}
+	if (c->args.len > CMDLINE_MAX)
+		c->args.len = CMDLINE_MAX;
+}
+
+/* The command line that was read for this exec, out of the list; an empty buffer when none. */
+static struct sp_buf cmdline_take(struct cap_emit *e, int32_t pid, uint64_t time_ns)
+{
+	struct sp_buf args = {0};
+	for (size_t i = 0; i < e->n_cmdlines; i++) {
+		struct cap_cmdline *c = &e->cmdlines[i];
+		if (c->pid != pid || (c->time_ns && c->time_ns != time_ns))
+			continue;
+		if (args.len)
+			sp_buf_deinit(&c->args);
+		else
+			args = c->args;
+		*c = e->cmdlines[--e->n_cmdlines];
+		i--;
+	}
+	return args;
+}
+
+void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
+{
 	uint8_t head[16];
-	snprintf(path, sizeof path, "/proc/%d/cmdline", q->pid);
+	struct sp_buf args = cmdline_take(e, q->pid, time_ns);
+	if (!args.len) {
+		cap_emit_cmdline_read(e, q->pid, time_ns);
+		sp_buf_deinit(&args);
+		args = cmdline_take(e, q->pid, time_ns);
+	}
 	sp_put64(head, time_ns);
 	sp_put32(head + 8, (uint32_t)q->pid);
 	sp_put32(head + 12, q->exec_count);
 	e->text.len = 0;
 	sp_buf_add(&e->text, head, sizeof head);
-	if (sp_file_read(path, CMDLINE_MAX, &e->text, NULL) < 0 && e->text.len > CMDLINE_MAX)
-		e->text.len = CMDLINE_MAX;
+	sp_buf_add(&e->text, args.data, args.len);
 	if (!e->text.failed)
 		cap_emit_ext(e, SP_EXT_EXEC, e->text.data, e->text.len);
+	sp_buf_deinit(&args);
 }
 
 static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en, uint16_t misc)
 {
-	const uint8_t *p = pass(e, r, en);
-	if (!p || !(misc & PERF_RECORD_MISC_COMM_EXEC))
+	pass(e, r, en);
+	if (!(misc & PERF_RECORD_MISC_COMM_EXEC))
 		return;
-	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)sp_get32(p + 8));
+	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)cap_ring_u64(r, en->pos + 8));
 	if (!q)
 		return;
 	if (e->on_exec)
@@ -608,11 +669,22 @@ static uint32_t least_size(uint32_t type)
 	}
 }
 
+/* A record of a process that nobody asked for. */
+static bool is_stranger(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
+{
+	uint64_t at = en->type == PERF_RECORD_SAMPLE ? AT_PID : en->size - SP_SAMPLE_ID_BYTES;
+	return !cap_procs_find(&e->procs, (int32_t)cap_ring_u64(r, en->pos + at));
+}
+
 void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *en,
 		     size_t cpu_index)
 {
 	if (en->size < least_size(en->type)) {
 		sp_count(&e->counters, SP_C_skipped_records, 1);
+		return;
+	}
+	if (e->known_only && is_stranger(e, r, en)) {
+		r->last_ns = en->time_ns;
 		return;
 	}
 	switch (en->type) {

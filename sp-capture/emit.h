@@ -18,6 +18,14 @@ struct cap_loss {
 	uint64_t throttled_ns;          /* since when the kernel throttles, 0 = it does not */
 };
 
+/* A command line read as soon as its exec was seen in a ring, for the exec marker that leaves
+ * later: short processes are gone by then. */
+struct cap_cmdline {
+	int32_t pid;
+	uint64_t time_ns;   /* of the exec; 0 = the pid's next one */
+	struct sp_buf args; /* owned; NUL-separated */
+};
+
 struct cap_emit {
 	struct cap_output *out; /* borrowed */
 	struct cap_procs procs;
@@ -30,9 +38,12 @@ struct cap_emit {
 	uint64_t round_ns, round_bytes; /* at the last FINISHED_ROUND */
 	struct cap_loss *losses;        /* owned; by CPU index */
 	size_t n_cpus;
-	size_t n_born;      /* threads and processes that were born */
-	uint64_t n_dropped; /* samples that the blocks had no room for */
+	size_t n_born;                /* threads and processes that were born */
+	uint64_t n_dropped;           /* samples that the blocks had no room for */
+	struct cap_cmdline *cmdlines; /* owned; few: those of execs that wait in the rings */
+	size_t n_cmdlines, cap_cmdlines;
 	bool kernel_frames, follow;
+	bool known_only;     /* the kernel follows children though nobody asked: leave them out */
 	bool lost_side_band; /* records other than samples may be missing: read state again */
 	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
 	 * an own id proves to be a copy when another one samples the thread on that CPU. */
@@ -83,7 +94,11 @@ bool cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_
 void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint64_t to_ns,
 		   uint64_t count);
 
-/* The exec marker of q: its command line as /proc has it by now. */
+/* Read the command line of an exec that was seen just now; or give one that is known. */
+void cap_emit_cmdline_read(struct cap_emit *e, int32_t pid, uint64_t time_ns);
+void cap_emit_cmdline_add(struct cap_emit *e, int32_t pid, char *const *args);
+
+/* The exec marker of q, with its command line. */
 void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
 
 /* Executable mappings of /proc/PID/maps that the stream does not know, dated time_ns. The number

@@ -29,10 +29,10 @@ struct cap_proc {
 	size_t n, cap, last;      /* last: index of the last hit */
 	uint64_t *tried; /* owned: pages that no mapping explained, since the mappings changed */
 	size_t n_tried, cap_tried;
-	uint64_t maps_ns;  /* when its maps were read last */
-	uint64_t begin_ns; /* when this image began, 0 = before the recording */
+	uint64_t maps_ns;                   /* when its maps were read last */
+	uint64_t begin_ns;                  /* when this image began, 0 = before the recording */
 	uint64_t taken_ino, taken_mtime_ns; /* of the perf map that was embedded last */
-	bool is_root;      /* asked for by the user, or launched */
+	bool is_root;                       /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
 	bool is_dead;
 };

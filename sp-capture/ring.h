@@ -20,7 +20,7 @@ struct cap_entry {
 
 struct cap_ring {
 	uint32_t cpu;
-	uint32_t index;	     /* among the recorded CPUs */
+	uint32_t index;      /* among the recorded CPUs */
 	int fd;              /* owned: the anchor, what poll() watches */
 	void *base;          /* owned: control page and data, or NULL */
 	const uint8_t *data; /* in base */

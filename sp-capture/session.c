@@ -46,6 +46,18 @@ static void note_births(struct cap_session *s, const struct cap_ring *r)
 	}
 }
 
+/* Command lines of execs that are new in a ring, while the processes live. */
+static void note_execs(struct cap_session *s, const struct cap_ring *r, size_t n_new)
+{
+	for (size_t i = r->n - n_new; i < r->n; i++) {
+		const struct cap_entry *en = &r->queue[i];
+		if (en->type == PERF_RECORD_COMM && en->size >= 24 &&
+		    (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC))
+			cap_emit_cmdline_read(&s->emit, (int32_t)cap_ring_u64(r, en->pos + 8),
+					      en->time_ns);
+	}
+}
+
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
@@ -57,6 +69,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 			return rc;
 		found += rc;
 		full |= cap_ring_used(&s->rings[i]) > s->rings[i].size / 2;
+		note_execs(s, &s->rings[i], (size_t)rc);
 		if (s->attaching)
 			note_births(s, &s->rings[i]);
 	}
@@ -562,6 +575,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		return rc;
 	s->emit.kernel_frames = s->sampler.kernel_frames;
 	s->emit.follow = o->follow;
+	s->emit.known_only = !o->follow && !s->sampler.attr.inherit_thread;
 	s->emit.on_thread_exit = on_thread_exit;
 	s->emit.on_fork = on_fork;
 	s->emit.on_map = on_map;
