@@ -394,6 +394,16 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	kill -CONT "$pid"
 }
 
+@test "a thread that cannot be stopped: given up after 2 s, said, recorded all the same, and never stopped" {
+	start cap_vfork 5
+	await in_state "$pid" D
+	sp-capture --stop -p "$pid" -d 0.1 >s 2>log
+	holds "$(cat log)" "did not stop within 2 s"
+	stream ext s | grep -q '^end status=0'
+	# Its child ends, it comes back from vfork, and nothing is left that stops it then.
+	await in_state "$pid" S
+}
+
 @test "holding ourselves, or a reader of this stream, is refused" {
 	local status=0
 	sh -c 'exec sp-capture --stop -p $$' >out 2>log || status=$?
