@@ -139,6 +139,7 @@ static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type
 	}
 	struct sp_symtab_source *s = &t->sources[t->n_sources];
 	s->elf = e;
+	s->section = sec;
 	s->syms = syms;
 	s->n = size / (e->is64 ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym));
 	s->n = s->n < INDEX_MASK ? s->n : INDEX_MASK;

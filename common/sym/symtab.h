@@ -17,7 +17,8 @@
 
 struct sp_symtab {
 	struct sp_symtab_source {
-		const struct sp_elf *elf; /* borrowed */
+		const struct sp_elf *elf;         /* borrowed */
+		const struct sp_section *section; /* of the symbols: borrowed from elf */
 		const uint8_t *syms;
 		size_t n;
 		const char *strings;

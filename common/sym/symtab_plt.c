@@ -39,7 +39,7 @@ static bool add_relocations(struct sp_symtab *t, struct slots *slots, const stru
 		return true;
 	/* .dynsym is the first source of the file with the code, when it has one. */
 	bool has_dynsym = t->n_sources && t->sources[0].elf == e && s->link < e->n_sections &&
-			  t->sources[0].syms == e->data + e->sections[s->link].foff;
+			  t->sources[0].section == &e->sections[s->link];
 	for (size_t at = 0; size - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
 		Elf64_Rela r;
 		memcpy(&r, p + at, sizeof r);
