@@ -377,7 +377,7 @@ bool cfi_cie_row(const struct cfi_section *s, const struct cfi_cie *cie, uint32_
 		 struct cfi_row *out)
 {
 	struct cfi_row initial, saved[CFI_REMEMBER];
-	const struct cfi_fde empty = {.cie = *cie};
+	const struct cfi_fde empty = {.cie = *cie, .ops = cie->ops};
 	struct run r = {.section = s, .fde = &empty, .row = out, .saved = saved, .fp_reg = fp_reg};
 	return begin(&r, &initial, true);
 }
