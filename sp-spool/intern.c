@@ -5,6 +5,8 @@
 #define N_THREADS 4096u    /* powers of two */
 #define N_ADDRS (1u << 16)
 #define MAX_CHAINS (1u << 19)
+#define N_ROOTS (1u << 15)
+#define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
 int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err)
@@ -15,7 +17,9 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 	x->threads = calloc(N_THREADS, sizeof *x->threads);
 	x->addrs = malloc(N_ADDRS * sizeof *x->addrs);
 	x->chains = calloc(x->chain_mask + 1, sizeof *x->chains);
-	if (!x->procs || !x->threads || !x->addrs || !x->chains) {
+	x->odd = calloc(x->chain_mask + 1, sizeof *x->odd);
+	x->roots = calloc(N_ROOTS, sizeof *x->roots);
+	if (!x->procs || !x->threads || !x->addrs || !x->chains || !x->odd || !x->roots) {
 		spool_intern_deinit(x);
 		return sp_err_nomem(err);
 	}
@@ -36,6 +40,9 @@ void spool_intern_deinit(struct spool_intern *x)
 	free(x->file);
 	free(x->threads);
 	free(x->chains);
+	free(x->odd);
+	free(x->roots);
+	free(x->root_hash);
 	free(x->addrs);
 	free(x->path);
 	*x = (struct spool_intern){0};
@@ -238,36 +245,45 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 
 /* --- chains --- */
 
-static void hash_chain(const struct spool_intern *x, const struct spool_thread *t,
-		       const struct sp_record *rec, uint64_t out[2])
+/* What decides, besides its entries, which stack a chain is. */
+static struct spool_hash hash_seed(const struct spool_intern *x, const struct spool_thread *t,
+				   const struct sp_record *rec)
+{
+	struct spool_hash h = {
+		.h1 = x->seed[0] ^ (t->process == SP_NONE ? 0 : t->space->generation),
+		.h2 = x->seed[1] ^ sp_record_cpumode(rec),
+	};
+	/* The space's generation may stay while the set changes (exec without maps). */
+	h.h1 += t->process == SP_NONE ? 0 : (uint64_t)x->process[t->process].set << 40;
+	h.h2 += sp_procs_kernel(x->procs)->generation * UINT64_C(0x9e3779b97f4a7c15);
+	return h;
+}
+
+static inline void hash_add(struct spool_hash *h, uint64_t v)
+{
+	h->h1 = (h->h1 ^ v) * UINT64_C(0xff51afd7ed558ccd);
+	h->h1 ^= h->h1 >> 32;
+	h->h2 = (h->h2 + v) * UINT64_C(0xc4ceb9fe1a85ec53);
+	h->h2 = h->h2 << 29 | h->h2 >> 35;
+}
+
+static struct spool_hash hash_chain(struct spool_hash h, const struct sp_record *rec)
 {
 	const struct sp_perf_sample *s = &rec->sample;
 	uint64_t n = s->has_chain ? s->n_chain : 0;
-	uint64_t a = x->seed[0] ^ (t->process == SP_NONE ? 0 : t->space->generation);
-	uint64_t b = x->seed[1] ^ (n << 8 | sp_record_cpumode(rec));
-	/* The space's generation may stay while the set changes (exec without maps). */
-	a += t->process == SP_NONE ? 0 : (uint64_t)x->process[t->process].set << 40;
-	b += sp_procs_kernel(x->procs)->generation * UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t ip = s->has_ip ? s->ip : 0;
-	a = (a ^ ip) * UINT64_C(0xff51afd7ed558ccd);
-	b = (b ^ ip) * UINT64_C(0xc4ceb9fe1a85ec53);
-	for (uint64_t i = 0; i < n; i++) {
-		uint64_t v = sp_get64(s->chain + i * 8);
-		a = (a ^ v) * UINT64_C(0xff51afd7ed558ccd);
-		a ^= a >> 32;
-		b = (b + v) * UINT64_C(0xc4ceb9fe1a85ec53);
-		b = b << 29 | b >> 35;
-	}
-	out[0] = sp_mix64(a);
-	out[1] = sp_mix64(b) | 1;
+	h.h2 ^= n << 8;
+	hash_add(&h, s->has_ip ? s->ip : 0);
+	for (uint64_t i = 0; i < n; i++)
+		hash_add(&h, sp_get64(s->chain + i * 8));
+	return (struct spool_hash){sp_mix64(h.h1), sp_mix64(h.h2) | 1};
 }
 
-static struct spool_known_chain *chain_slot(struct spool_intern *x, const uint64_t h[2])
+static uint32_t chain_slot(const struct spool_intern *x, uint32_t at, uint32_t h1, uint64_t h2)
 {
-	uint32_t i = (uint32_t)h[0] & x->chain_mask;
-	while (x->chains[i].h2 && (x->chains[i].h1 != h[0] || x->chains[i].h2 != h[1]))
+	uint32_t i = at & x->chain_mask;
+	while (x->chains[i].h2 && (x->chains[i].h1 != h1 || x->chains[i].h2 != h2))
 		i = (i + 1) & x->chain_mask;
-	return &x->chains[i];
+	return i;
 }
 
 /* At half full the table doubles; at its largest it begins anew. */
@@ -277,44 +293,118 @@ static void make_room(struct spool_intern *x)
 	if (x->n_chains < size / 2)
 		return;
 	struct spool_known_chain *old = x->chains;
+	uint8_t *old_odd = x->odd;
 	struct spool_known_chain *fresh =
 		size < MAX_CHAINS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
-	if (!fresh) {
+	uint8_t *odd = fresh ? calloc((size_t)size * 2, sizeof *odd) : NULL;
+	if (!odd) {
+		free(fresh);
 		memset(old, 0, size * sizeof *old);
 		x->n_chains = 0;
 		return;
 	}
 	x->chains = fresh;
+	x->odd = odd;
 	x->chain_mask = size * 2 - 1;
 	for (uint32_t i = 0; i < size; i++)
-		if (old[i].h2)
-			*chain_slot(x, (uint64_t[]){old[i].h1, old[i].h2}) = old[i];
+		if (old[i].h2) {
+			uint32_t to = chain_slot(x, (uint32_t)(old[i].h2 >> 1), old[i].h1, old[i].h2);
+			x->chains[to] = old[i];
+			x->odd[to] = old_odd[i];
+		}
 	free(old);
+	free(old_odd);
 }
 
-/* Build the stack of a chain that was not seen before. */
+/* How many frames from the root are known as a node already: the deepest remembered part, whose
+ * node is *node. Fills root_hash. */
+static size_t find_root(struct spool_intern *x, struct spool_hash h, uint32_t *node)
+{
+	const struct spool_chain *c = &x->chain;
+	size_t known = 0;
+	hash_add(&h, c->truncated);
+	for (size_t i = 0; i < c->n; i++) {
+		const struct spool_entry *e = &c->v[c->n - 1 - i];
+		hash_add(&h, e->addr);
+		h.h2 += (uint64_t)e->mode;
+		x->root_hash[i] = (struct spool_hash){h.h1, h.h2 | 1};
+	}
+	for (size_t n = c->n ? (c->n - 1) / ROOT_STEP * ROOT_STEP : 0; n; n -= ROOT_STEP) {
+		const struct spool_hash *r = &x->root_hash[n - 1];
+		const struct spool_known_root *k = &x->roots[sp_mix64(r->h1) & (N_ROOTS - 1)];
+		if (k->h1 == r->h1 && k->h2 == r->h2) {
+			*node = k->node;
+			known = n;
+			break;
+		}
+	}
+	return known;
+}
+
+/* The stack of a chain that was not seen before. */
 static int build_stack(struct spool_intern *x, const struct spool_thread *t,
-		       const struct sp_record *rec, struct spool_known_chain *out,
+		       const struct sp_record *rec, struct spool_hash seed, uint32_t *out,
 		       struct sp_err *err)
 {
 	struct spool_chain *c = &x->chain;
 	if (!spool_chain_fill(c, rec, x->site) ||
-	    !sp_grow(&x->path, &x->cap_path, c->n, sizeof *x->path))
+	    !sp_grow(&x->path, &x->cap_path, c->n, sizeof *x->path) ||
+	    !sp_grow(&x->root_hash, &x->cap_root_hash, c->n, sizeof *x->root_hash))
 		return sp_err_nomem(err);
-	for (size_t i = 0; i < c->n; i++) {
+	uint32_t stack = SP_NONE;
+	size_t known = find_root(x, seed, &stack);
+	for (size_t i = 0; i < c->n - known; i++) {
 		x->path[i] = frame_of(x, t, &c->v[i]);
 		if (x->path[i] == SP_NONE)
 			return sp_err_nomem(err);
 	}
-	uint32_t stack = c->truncated ? sp_spool_put_node(x->w, SP_NONE, SP_SPOOL_MARKER) : SP_NONE;
-	for (size_t i = c->n; i--;) {
-		stack = sp_spool_put_node(x->w, stack, x->path[i]);
+	if (!known && c->truncated)
+		stack = sp_spool_put_node(x->w, SP_NONE, SP_SPOOL_MARKER);
+	for (size_t n = known + 1; n <= c->n; n++) {
+		stack = sp_spool_put_node(x->w, stack, x->path[c->n - n]);
 		if (stack == SP_NONE)
 			return sp_err_nomem(err);
+		if (n % ROOT_STEP == 0 && n < c->n) {
+			const struct spool_hash *r = &x->root_hash[n - 1];
+			x->roots[sp_mix64(r->h1) & (N_ROOTS - 1)] =
+				(struct spool_known_root){r->h1, r->h2, stack};
+		}
 	}
-	out->stack = stack;
-	out->truncated = c->truncated;
-	out->n_zeros = (uint32_t)c->n_zeros;
+	*out = stack;
+	return 0;
+}
+
+/* A chain's stack, remembered when it is new. */
+static int find_stack(struct spool_intern *x, const struct spool_thread *t,
+		      const struct sp_record *rec, struct spool_placed *out, struct sp_err *err)
+{
+	struct spool_hash seed = hash_seed(x, t, rec), h = hash_chain(seed, rec);
+	uint32_t at = chain_slot(x, (uint32_t)(h.h2 >> 1), (uint32_t)(h.h1 >> 32), h.h2);
+	const struct spool_known_chain *known = &x->chains[at];
+	if (known->h2) {
+		out->stack = (known->odd_stack & ~SPOOL_ODD) - 1;
+		uint32_t odd = known->odd_stack & SPOOL_ODD ? x->odd[at] : 0;
+		out->truncated = odd & 1;
+		out->n_zeros = odd >> 1;
+		return 0;
+	}
+	int rc = build_stack(x, t, rec, seed, &out->stack, err);
+	if (rc < 0)
+		return rc;
+	out->truncated = x->chain.truncated;
+	out->n_zeros = (uint32_t)x->chain.n_zeros;
+	if (out->n_zeros > UINT8_MAX / 2 || out->stack + 1 >= SPOOL_ODD)
+		return 0; /* so odd that it is built each time */
+	make_room(x);
+	at = chain_slot(x, (uint32_t)(h.h2 >> 1), (uint32_t)(h.h1 >> 32), h.h2);
+	bool odd = out->truncated || out->n_zeros;
+	x->chains[at] = (struct spool_known_chain){
+		.h2 = h.h2,
+		.h1 = (uint32_t)(h.h1 >> 32),
+		.odd_stack = (out->stack + 1) | (odd ? SPOOL_ODD : 0),
+	};
+	x->odd[at] = (uint8_t)(out->n_zeros << 1 | out->truncated);
+	x->n_chains++;
 	return 0;
 }
 
@@ -330,26 +420,8 @@ int spool_intern_sample(struct spool_intern *x, const struct sp_record *rec,
 		if (rc < 0)
 			return rc;
 	}
-	uint64_t h[2];
-	hash_chain(x, t, rec, h);
-	struct spool_known_chain *known = chain_slot(x, h);
-	if (!known->h2) {
-		struct spool_known_chain fresh = {.h1 = h[0], .h2 = h[1]};
-		int rc = build_stack(x, t, rec, &fresh, err);
-		if (rc < 0)
-			return rc;
-		make_room(x);
-		known = chain_slot(x, h);
-		*known = fresh;
-		x->n_chains++;
-	}
-	*out = (struct spool_placed){
-		.thread = t->thread,
-		.comm = t->comm,
-		.set = t->process == SP_NONE ? SP_NONE : x->process[t->process].set,
-		.stack = known->stack,
-		.truncated = known->truncated,
-		.n_zeros = known->n_zeros,
-	};
-	return 0;
+	out->thread = t->thread;
+	out->comm = t->comm;
+	out->set = t->process == SP_NONE ? SP_NONE : x->process[t->process].set;
+	return find_stack(x, t, rec, out, err);
 }

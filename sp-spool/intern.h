@@ -1,7 +1,8 @@
 /* From a sample's process and chain to the spool's sets and stacks.
  *
- * Three caches make the usual case cheap: thread -> its ids, whole chain -> stack, address ->
- * frame. All are of bounded size and exact (the chain's is a 128-bit hash with a secret seed). */
+ * Four caches make the usual case cheap: thread -> its ids, whole chain -> stack, a stack's root
+ * part -> node, address -> frame. All are of bounded size and exact (chains and root parts are told
+ * apart by 96 and more bits of a hash with a secret seed). */
 #ifndef SPOOL_INTERN_H
 #define SPOOL_INTERN_H
 
@@ -26,11 +27,22 @@ struct spool_thread {
 	struct sp_space *space; /* held */
 };
 
+/* 16 bytes: what a busy stream costs is to a good part the cache misses of this table. */
 struct spool_known_chain {
+	uint64_t h2;        /* 0 = free; says where it stands, too */
+	uint32_t h1;        /* the upper half */
+	uint32_t odd_stack; /* stack + 1, and SPOOL_ODD when the entry of `odd` is not 0 */
+};
+#define SPOOL_ODD (1u << 31)
+
+/* A root part of a stack that has a node already. */
+struct spool_known_root {
 	uint64_t h1, h2; /* 0, 0 = free */
-	uint32_t stack;
-	bool truncated;
-	uint32_t n_zeros;
+	uint32_t node;
+};
+
+struct spool_hash {
+	uint64_t h1, h2;
 };
 
 struct spool_known_addr {
@@ -56,7 +68,11 @@ struct spool_intern {
 
 	struct spool_thread *threads; /* owned, direct-mapped */
 	struct spool_known_chain *chains; /* owned, n_chains of chain_mask + 1 used */
+	uint8_t *odd; /* owned, by chain: n_zeros * 2 + truncated */
 	uint32_t n_chains, chain_mask;
+	struct spool_known_root *roots; /* owned, direct-mapped */
+	struct spool_hash *root_hash;   /* owned: of the chain at hand, by frames from the root */
+	size_t cap_root_hash;
 	struct spool_known_addr *addrs; /* owned, direct-mapped */
 	uint64_t seed[2];
 	struct spool_chain chain;
