@@ -67,7 +67,7 @@ static void put_facts(struct sp_buf *b, const struct sp_reader *r)
 /* The lines of a record that do not set one of our keys. */
 static void put_others(struct sp_buf *b, const uint8_t *text, size_t size)
 {
-	static const char *const ours[] = {"chain=", "unwinder=", "status="};
+	static const char *const ours[] = {"chain=", "unwinder=", "status=", "reason="};
 	const char *p = (const char *)text, *end = p + size;
 	while (p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
@@ -119,7 +119,7 @@ static bool of_caches(unsigned counter)
 }
 
 int un_ends_finish(struct un_ends *e, const struct sp_counters *c, enum sp_input_state state,
-		   struct sp_err *err)
+		   const char *complaint, struct sp_err *err)
 {
 	static const char *const states[] = {
 		[SP_INPUT_WHOLE] = "whole", [SP_INPUT_CUT] = "cut", [SP_INPUT_DAMAGED] = "damaged"};
@@ -135,6 +135,8 @@ int un_ends_finish(struct un_ends *e, const struct sp_counters *c, enum sp_input
 		rc = put_record(e, SP_EXT_COUNTERS, err);
 	b->len = 0;
 	sp_buf_printf(b, "status=%s\n", states[state]);
+	if (state != SP_INPUT_WHOLE && *complaint && !strchr(complaint, '\n'))
+		sp_buf_printf(b, "reason=%s\n", complaint);
 	put_others(b, e->end.data, e->end.len);
 	return rc == 0 ? put_record(e, SP_EXT_END, err) : rc;
 }

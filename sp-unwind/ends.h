@@ -33,8 +33,8 @@ int un_ends_head(struct un_ends *e, const struct sp_record *rec, struct sp_err *
 int un_ends_start(struct un_ends *e, const uint8_t *from, size_t size, struct sp_err *err);
 /* Keep the input's end record. */
 void un_ends_keep(struct un_ends *e, const uint8_t *payload, size_t size);
-/* Counters and end record. state: how the input ended. */
+/* Counters and end record. state and complaint: how the input ended, for the stages behind us. */
 int un_ends_finish(struct un_ends *e, const struct sp_counters *c, enum sp_input_state state,
-		   struct sp_err *err);
+		   const char *complaint, struct sp_err *err);
 
 #endif

@@ -40,6 +40,7 @@ static struct sp_cli cli = {
 	.about = "Turns the stack bytes of a recording into call chains. Reads a perf stream or a\n"
 		 "perf.data file (default: standard input) and writes a perf stream.",
 	.opts = opts,
+	.permutes = true,
 	.examples = "Examples:\n"
 		    "  sp-capture -p PID | sp-unwind | sp-spool -o out.spool\n"
 		    "  perf record --call-graph dwarf -o - CMD | sp-unwind | perf report -i -\n"

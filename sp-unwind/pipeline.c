@@ -335,7 +335,7 @@ static int finish(struct run *u, struct sp_err *err)
 	if (rc == 0 && copy_paths(res, u->procs) < 0)
 		rc = sp_err_nomem(err);
 	if (rc == 0)
-		rc = un_ends_finish(&u->ends, &res->counters, res->state, err);
+		rc = un_ends_finish(&u->ends, &res->counters, res->state, res->complaint, err);
 	sp_counters_add(&res->counters, sp_reader_counters(u->r));
 	return rc;
 }

@@ -67,6 +67,7 @@ void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
 	cli->argv = argv;
 	cli->at = 1;
 	cli->cluster = 0;
+	cli->n_operands = 0;
 	/* A message is one write even when several stages share the terminal. */
 	static char buffer[4096];
 	setvbuf(stderr, buffer, _IOLBF, sizeof buffer);
@@ -185,15 +186,29 @@ static const struct sp_opt *take(struct sp_cli *cli, const char **arg)
 	return o;
 }
 
+/* The operands that were passed over stand at argv[1…]; they go to where the rest begins. */
+static int end_options(struct sp_cli *cli)
+{
+	cli->at -= cli->n_operands;
+	memmove(cli->argv + cli->at, cli->argv + 1, (size_t)cli->n_operands * sizeof *cli->argv);
+	cli->n_operands = 0;
+	return SP_CLI_END;
+}
+
 int sp_cli_next(struct sp_cli *cli, const char **arg)
 {
 	while (cli->at < cli->argc) {
-		const char *word = cli->argv[cli->at];
-		if (word[0] != '-' || !word[1])
-			return SP_CLI_END;
+		char *word = cli->argv[cli->at];
+		if (word[0] != '-' || !word[1]) {
+			if (!cli->permutes)
+				return SP_CLI_END;
+			cli->argv[1 + cli->n_operands++] = word;
+			cli->at++;
+			continue;
+		}
 		if (!strcmp(word, "--")) {
 			cli->at++;
-			return SP_CLI_END;
+			return end_options(cli);
 		}
 		const struct sp_opt *o = take(cli, arg);
 		if (o >= common_opts && o < common_opts + sizeof common_opts / sizeof *common_opts)
@@ -201,7 +216,7 @@ int sp_cli_next(struct sp_cli *cli, const char **arg)
 		else
 			return (int)(o - cli->opts);
 	}
-	return SP_CLI_END;
+	return end_options(cli);
 }
 
 uint64_t sp_arg_u64(const char *option, const char *text, uint64_t min, uint64_t max)

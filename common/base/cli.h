@@ -30,8 +30,9 @@ struct sp_cli {
 	const char *about;    /* one or two sentences */
 	const struct sp_opt *opts;
 	const char *examples; /* last part of the help */
+	bool permutes;        /* options may stand behind operands */
 	/* state of sp_cli_next */
-	int argc, at, cluster;
+	int argc, at, cluster, n_operands;
 	char **argv;
 };
 
@@ -41,7 +42,8 @@ struct sp_cli {
 void sp_cli_init(struct sp_cli *cli, int argc, char **argv);
 
 /* The index in opts of the next option, *arg its argument (NULL when it takes none); SP_CLI_END at
- * the first operand or after "--", whose index in argv is then cli->at. Exits 2 on a wrong one. */
+ * the first operand or after "--", whose index in argv is then cli->at. With cli->permutes it comes
+ * when all options were given; argv is put in another order then. Exits 2 on a wrong one. */
 int sp_cli_next(struct sp_cli *cli, const char **arg);
 
 /* "sp-x: MESSAGE" on stderr and exit 2, with a hint at --help. */

@@ -23,7 +23,7 @@
  * OBJECT    an embedded object: struct sp_ext_object's encoding
  * LOSS      u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count
  * COUNTERS  "stage NAME\n" then "counter value\n" lines
- * END       key=value lines: status=…, command_status=…
+ * END       key=value lines: status=0|whole|cut|damaged, reason=…, command_status=…
  * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at */
 enum sp_ext_kind {
 	SP_EXT_START = 1,

@@ -183,22 +183,44 @@ void sp_reader_close(struct sp_reader *r)
 
 /* --- records --- */
 
+static bool value_is(const struct sp_ext *ext, const char *key, const char *wanted)
+{
+	size_t len;
+	const char *v = sp_ext_value(ext->payload, ext->payload_bytes, key, &len);
+	return v && len == strlen(wanted) && memcmp(v, wanted, len) == 0;
+}
+
+/* A stage that got a cut input ends its own stream well, and says there what it got. */
+static void note_end(struct sp_reader *r, const struct sp_ext *ext)
+{
+	r->end_seen = true;
+	bool damaged = value_is(ext, "status", "damaged");
+	if (!damaged && !value_is(ext, "status", "cut"))
+		return;
+	size_t len = 0;
+	const char *why = sp_ext_value(ext->payload, ext->payload_bytes, "reason", &len);
+	static const char said[] = "an earlier stage's input was ";
+	bool handed_on = len >= strlen(said) && memcmp(why, said, strlen(said)) == 0;
+	sp_reader_complain(r, damaged ? SP_INPUT_DAMAGED : SP_INPUT_CUT, "%s%s%s%.*s",
+			   handed_on ? "" : said, handed_on ? "" : damaged ? "damaged" : "cut",
+			   len && !handed_on ? ": " : "", (int)(len > 200 ? 200 : len),
+			   why ? why : "");
+}
+
 /* Our own records tell whether the stream is ours and whole. */
 static void note_ext(struct sp_reader *r, const struct sp_record *rec)
 {
 	struct sp_ext ext;
-	size_t len;
 	int rc = sp_ext_parse(rec, &ext, NULL);
 	if (rc < 0)
 		sp_reader_complain(r, SP_INPUT_DAMAGED, "an extension record contradicts itself");
 	if (rc != 1)
 		return;
 	if (ext.kind == SP_EXT_START && !r->kernel_record_seen) {
-		const char *chain = sp_ext_value(ext.payload, ext.payload_bytes, "chain", &len);
 		r->ev.info.is_ours = true;
-		r->ev.info.chain_is_site = chain && len == 4 && memcmp(chain, "site", 4) == 0;
+		r->ev.info.chain_is_site = value_is(&ext, "chain", "site");
 	} else if (ext.kind == SP_EXT_END) {
-		r->end_seen = true;
+		note_end(r, &ext);
 	}
 }
 

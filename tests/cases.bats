@@ -1,0 +1,41 @@
+#!/usr/bin/env bats
+# Situations that other profilers got wrong, each built for real, with the right value.
+
+load lib
+bats_require_minimum_version 1.5.0
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR PERF_BUILDID_DIR=$BATS_TEST_TMPDIR
+}
+
+check_says() { # SPOOL TEXT
+	run sp-spool --check "$1"
+	holds "$output" "$2"
+}
+
+@test "what cut a stream at its source is told by every stage behind, and by the spool" {
+	sp-capture -q -F 999 -- "$SP_PROG/chain-pie" 300 >whole 2>log
+	head -c "$(($(stat -c %s whole) / 2 + 1))" whole >cut
+	run -3 sp-unwind -q cut -o one
+	run -3 sp-unwind -q one -o two
+	for s in one two; do
+		run -3 sp-spool -q -o $s.spool $s
+		holds "$output" "the input is incomplete: an earlier stage's input was cut: it ends inside a record, at offset"
+		[ "$(grep -o 'earlier stage' <<<"$output" | wc -l)" = 1 ] || fail "$output"
+		check_says $s.spool "incomplete"
+		run -3 sp-sym -f stats-json $s.spool
+	done
+}
+
+@test "options may stand behind the input, in every tool that has one; -- ends them" {
+	sp-capture -q -F 999 -- "$SP_PROG/chain-pie" 50 >-j 2>log
+	sp-unwind -q -o one -- -j
+	sp-unwind ./-j -q -o two -j 1
+	cmp one two
+	sp-spool ./one -q -o one.spool
+	sp-sym one.spool -q -f folded -o named
+	grep -q ';hot ' named
+	run -2 sp-unwind one two
+	holds "$output" "one input at a time, not 'two' too"
+}
