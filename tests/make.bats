@@ -154,7 +154,7 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	done
 }
 
-@test "every tool: --help names each of its options in the man page, --version, exit 2 for a wrong option" {
+@test "every tool: --help, man page and completion know the same options; --version; a wrong option is exit 2" {
 	for tool in sp-capture sp-unwind sp-spool sp-sym; do
 		"$tool" --help >help
 		holds "$(head -n 1 help)" "Usage: $tool"
@@ -162,8 +162,10 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 		run "$tool" --no-such-option
 		equal "$status" 2
 		holds "$output" "--no-such-option"
-		for option in $(grep -oE '(^|[ ,])--[a-z][a-z-]+' help | tr -d ' ,' | sort -u); do
+		# shellcheck disable=SC2013 # options hold no blanks
+		for option in $(sed -nE 's/^ +(-., )?(--[a-z][a-z-]+).*/\2/p' help | sort -u); do
 			sed 's/\\-/-/g' "$TOP/$tool/$tool.1" | grep -q -- "$option" || fail "$tool.1 does not have $option"
+			grep -q -- "$option" "$TOP/$tool/$tool.bash" || fail "$tool.bash does not have $option"
 		done
 	done
 }
