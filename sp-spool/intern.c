@@ -8,6 +8,12 @@
 #define N_ROOTS (1u << 15)
 #define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
+static void forget_addrs(struct spool_intern *x)
+{
+	for (uint32_t i = 0; i < N_ADDRS; i++)
+		x->addrs[i] = (struct spool_known_addr){.frame = SP_NONE};
+}
+
 int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err)
 {
@@ -23,9 +29,29 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		spool_intern_deinit(x);
 		return sp_err_nomem(err);
 	}
-	for (uint32_t i = 0; i < N_ADDRS; i++)
-		x->addrs[i] = (struct spool_known_addr){.frame = SP_NONE};
+	forget_addrs(x);
 	return 0;
+}
+
+void spool_intern_restart(struct spool_intern *x, struct sp_spool_writer *w)
+{
+	x->w = w;
+	x->version++; /* threads are looked up anew */
+	x->kset = SP_NONE;
+	for (size_t i = 0; i < x->n_process; i++)
+		x->process[i].set = SP_NONE;
+	if (x->n_file)
+		memset(x->file, 0, x->n_file * sizeof *x->file);
+	memset(x->chains, 0, ((size_t)x->chain_mask + 1) * sizeof *x->chains);
+	memset(x->roots, 0, N_ROOTS * sizeof *x->roots);
+	x->n_chains = 0;
+	forget_addrs(x);
+}
+
+bool spool_intern_runs(const struct spool_intern *x, int32_t pid)
+{
+	const struct sp_proc *proc = pid > 0 ? sp_procs_get(x->procs, pid) : NULL;
+	return !proc || !proc->exited;
 }
 
 void spool_intern_deinit(struct spool_intern *x)

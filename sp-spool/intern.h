@@ -84,6 +84,11 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err);
 void spool_intern_deinit(struct spool_intern *x);
 
+/* Another writer, which knows nothing yet. */
+void spool_intern_restart(struct spool_intern *x, struct sp_spool_writer *w);
+/* False when a process is known to have ended. */
+bool spool_intern_runs(const struct spool_intern *x, int32_t pid);
+
 /* Side-band: MMAP, MMAP2, COMM, FORK, EXIT. */
 int spool_intern_record(struct spool_intern *x, const struct sp_record *rec, struct sp_err *err);
 

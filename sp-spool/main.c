@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,27 @@
 #include "output.h"
 #include "stream.h"
 
-enum { OPT_OUTPUT, OPT_APPEND, OPT_RESOLUTION, OPT_SYNC, OPT_LEVEL, OPT_CHECK };
+enum {
+	OPT_OUTPUT,
+	OPT_APPEND,
+	OPT_ROTATE,
+	OPT_CUT,
+	OPT_ONLY,
+	OPT_RESOLUTION,
+	OPT_SYNC,
+	OPT_LEVEL,
+	OPT_CHECK,
+};
 
 static const struct sp_opt opts[] = {
 	{"output", 'o', "FILE", "where the spool goes; - is standard output"},
 	{"append", 'a', NULL, "go on behind what FILE holds already"},
+	{"rotate", 0, "SIZE|TIME",
+	 "begin another file after so much (100M, 10m): FILE.0001.spool, …;\neach can be read alone"},
+	{"cut", 0, "FROM..TO",
+	 "only samples of that time: seconds from the first one, or @EPOCH;\neither end may be left out"},
+	{"only", 0, "WHAT",
+	 "only samples of pid=N,… or tid=N,… or comm=PATTERN,…; all of them\nwhen given several times"},
 	{"time-resolution", 0, "TIME",
 	 "round times down to TIME (1us, 100us, 1ms): smaller files;\nthe spool tells it (default 1ns)"},
 	{"sync", 0, NULL, "each block to the disk at once, not only at the end"},
@@ -43,6 +60,7 @@ static struct sp_cli cli = {
 		    "  sp-capture -p 4711 | sp-unwind | sp-spool -o out.spool\n"
 		    "  sp-unwind perf.data | sp-spool -o - | sp-sym -\n"
 		    "  sp-spool monday.spool tuesday.spool -o both.spool\n"
+		    "  sp-spool --cut 10..20 --only pid=4711 long.spool -o part.spool\n"
 		    "\nExit status: 0 complete, 1 failed, 2 usage, 3 the input was cut or damaged.",
 };
 
@@ -51,6 +69,8 @@ struct options {
 	bool append, sync;
 	uint64_t resolution_ns;
 	int level;
+	uint64_t rotate_bytes, rotate_ns;
+	struct spool_filter filter;
 	const char **input;
 	size_t n_input;
 };
@@ -72,6 +92,19 @@ static uint64_t arg_resolution(const char *text)
 	sp_usage_error("--time-resolution: '%s' is not a time from 1ns to 1s (like 1us)", text);
 }
 
+static void arg_rotate(struct options *o, const char *text)
+{
+	size_t n = strlen(text);
+	o->rotate_bytes = o->rotate_ns = 0;
+	if (n && strchr("KMG", text[n - 1]))
+		o->rotate_bytes = sp_arg_size("--rotate", text, UINT64_C(1) << 50);
+	else if (n && strchr("smh", text[n - 1]))
+		o->rotate_ns = sp_arg_time_ns("--rotate", text);
+	if (!o->rotate_bytes && !o->rotate_ns)
+		sp_usage_error("--rotate: '%s' is neither a size (100M) nor a time (30s, 10m, 1h)",
+			       text);
+}
+
 /* Options may stand between and behind the inputs. */
 static void parse(struct options *o, int argc, char **argv)
 {
@@ -89,6 +122,15 @@ static void parse(struct options *o, int argc, char **argv)
 			break;
 		case OPT_APPEND:
 			o->append = true;
+			break;
+		case OPT_ROTATE:
+			arg_rotate(o, arg);
+			break;
+		case OPT_CUT:
+			spool_filter_cut(&o->filter, arg);
+			break;
+		case OPT_ONLY:
+			spool_filter_only(&o->filter, arg);
 			break;
 		case OPT_RESOLUTION:
 			o->resolution_ns = arg_resolution(arg);
@@ -158,7 +200,7 @@ static void say_json(const struct sp_counters *c, uint64_t samples, uint64_t byt
 }
 
 /* The closing line: what was written, what is missing, what to do next. */
-static void say_end(const struct options *o, const struct sp_counters *c, uint64_t samples,
+static void say_end(const char *file, const struct sp_counters *c, uint64_t samples,
 		    uint64_t bytes, int status)
 {
 	if (sp_stats_json) {
@@ -185,8 +227,8 @@ static void say_end(const struct options *o, const struct sp_counters *c, uint64
 	else if (!samples)
 		snprintf(text + n, sizeof text - (size_t)n,
 			 "; the process was idle? record longer");
-	else if (o->output && strcmp(o->output, "-") != 0)
-		snprintf(text + n, sizeof text - (size_t)n, "; next: sp-sym %.200s", o->output);
+	else if (strcmp(file, "-") != 0)
+		snprintf(text + n, sizeof text - (size_t)n, "; next: sp-sym %.200s", file);
 	sp_note("%s", text);
 }
 
@@ -215,41 +257,98 @@ struct job {
 	const struct options *o;
 	struct spool_output out;
 	struct sp_spool_writer *w;
-	struct sp_spool *old; /* appended to */
+	struct sp_spool *old;    /* appended to */
+	uint64_t samples, bytes; /* in files that are complete */
+	unsigned n_files;
+	bool broken; /* the next file could not be begun */
+	char first_file[PATH_MAX];
 };
 
-static void begin(struct job *j, struct sp_err *err)
+/* With --rotate: NAME.spool is NAME.0001.spool, NAME.0002.spool, …; a name without a suffix gets
+ * the number at its end. */
+static void name_file(const struct options *o, unsigned number, char out[PATH_MAX])
+{
+	const char *slash = strrchr(o->output, '/'), *name = slash ? slash + 1 : o->output;
+	const char *dot = strrchr(name, '.');
+	if (!dot || dot == name)
+		dot = name + strlen(name);
+	snprintf(out, PATH_MAX, "%.*s.%04u%s", (int)(dot - o->output), o->output, number, dot);
+}
+
+static bool rotates(const struct options *o)
+{
+	return o->rotate_bytes || o->rotate_ns;
+}
+
+static int begin_file(struct job *j, struct sp_err *err)
 {
 	struct sp_spool_wopts w = {.sink = spool_output_sink, .ctx = &j->out,
 				   .resolution_ns = j->o->resolution_ns, .level = j->o->level};
 	if (getrandom(&w.salt, sizeof w.salt, 0) != sizeof w.salt)
 		w.salt = (uint64_t)getpid();
-	j->old = open_old(j->o, &w);
-	if (spool_output_open(&j->out, j->o->output, w.append,
-			      j->old ? sp_spool_good_end(j->old) : 0, j->o->sync, err) < 0)
-		sp_die(err, NULL);
-	if (sp_spool_writer_new(&j->w, &w, err) < 0)
+	const char *path = j->o->output;
+	char numbered[PATH_MAX];
+	j->n_files++;
+	if (rotates(j->o)) {
+		name_file(j->o, j->n_files, numbered);
+		path = numbered;
+	} else {
+		j->old = open_old(j->o, &w);
+	}
+	if (j->n_files == 1)
+		snprintf(j->first_file, sizeof j->first_file, "%s", path);
+	int rc = spool_output_open(&j->out, path, w.append, j->old ? sp_spool_good_end(j->old) : 0,
+				   j->o->sync, err);
+	return rc < 0 ? rc : sp_spool_writer_new(&j->w, &w, err);
+}
+
+static void begin(struct job *j, struct sp_err *err)
+{
+	if (begin_file(j, err) < 0)
 		die_writing(&j->out, j->w, err);
 }
 
-/* The end record, the file's name, the closing line. */
+/* The end record, and the file's name. */
+static int end_file(struct job *j, const char *cut, struct sp_err *err)
+{
+	int rc = sp_spool_finish(j->w, cut, err);
+	if (rc < 0)
+		return rc;
+	j->samples += sp_spool_written_samples(j->w);
+	j->bytes += sp_spool_written_bytes(j->w);
+	rc = spool_output_finish(&j->out, err);
+	sp_spool_writer_free(j->w);
+	j->w = NULL;
+	return rc;
+}
+
+static int next_file(void *ctx, struct sp_spool_writer **w, struct sp_err *err)
+{
+	struct job *j = ctx;
+	int rc = end_file(j, NULL, err);
+	if (rc == 0)
+		rc = begin_file(j, err);
+	*w = j->w;
+	j->broken = rc < 0;
+	return rc;
+}
+
+/* The last file's end, and the closing line. */
 static int end(struct job *j, const struct sp_counters *c, const char *cut, struct sp_err *err)
 {
-	if (sp_spool_finish(j->w, cut, err) < 0)
+	if (end_file(j, cut, err) < 0)
 		die_writing(&j->out, j->w, err);
-	uint64_t samples = sp_spool_written_samples(j->w), bytes = sp_spool_written_bytes(j->w);
-	if (spool_output_finish(&j->out, err) < 0)
-		sp_die(err, NULL);
 	int status = cut ? SP_EXIT_PARTIAL : SP_EXIT_OK;
 	if (cut)
 		sp_warn("the input is incomplete: %s", cut);
-	say_end(j->o, c, samples, bytes, status);
-	sp_spool_writer_free(j->w);
+	if (j->n_files > 1)
+		sp_note("%u files, from %s", j->n_files, j->first_file);
+	say_end(j->first_file, c, j->samples, j->bytes, status);
 	sp_spool_close(j->old);
 	return status;
 }
 
-static int run_stream(const struct options *o, bool from_file)
+static int run_stream(struct options *o, bool from_file)
 {
 	struct job j = {.o = o};
 	struct sp_err err = {0};
@@ -266,11 +365,16 @@ static int run_stream(const struct options *o, bool from_file)
 	}
 	spool_stream_set_writer(&s, j.w);
 	s.from_file = from_file;
+	s.filter = spool_filter_active(&o->filter) ? &o->filter : NULL;
+	s.next_file = rotates(o) ? next_file : NULL;
+	s.next_ctx = &j;
+	s.rotate_bytes = o->rotate_bytes;
+	s.rotate_ns = o->rotate_ns;
 	uint64_t seed[2];
 	if (getrandom(seed, sizeof seed, 0) != sizeof seed)
 		seed[0] = seed[1] = (uint64_t)getpid() * UINT64_C(0x9e3779b97f4a7c15);
 	int rc = spool_stream_run(&s, seed, &err);
-	if (rc < 0 && (j.out.failed || !s.info_put))
+	if (rc < 0 && (j.out.failed || j.broken || !s.info_put))
 		die_writing(&j.out, j.w, &err);
 	const char *cut = NULL;
 	if (rc < 0)
@@ -283,13 +387,15 @@ static int run_stream(const struct options *o, bool from_file)
 	if (s.objects_refused)
 		sp_warn("%u embedded files were left out: together they are larger than 512 MiB",
 			s.objects_refused);
+	if (s.filter)
+		sp_note("%llu samples left out", (unsigned long long)s.n_left_out);
 	struct sp_err end_err = {0};
 	int status = end(&j, &c, cut, &end_err);
 	spool_stream_close(&s);
 	return rc < 0 ? SP_EXIT_FAILED : status;
 }
 
-static int run_merge(const struct options *o)
+static int run_merge(struct options *o)
 {
 	struct job j = {.o = o};
 	struct sp_err err = {0};
@@ -304,13 +410,15 @@ static int run_merge(const struct options *o)
 			spool_output_close(&j.out);
 			sp_die(&err, NULL);
 		}
-	if (spool_merge(in, o->n_input, j.w, cut, sizeof cut, &err) < 0)
-		die_writing(&j.out, j.w, &err);
+	struct spool_filter *filter = spool_filter_active(&o->filter) ? &o->filter : NULL;
 	struct sp_counters c = {0};
-	for (size_t i = 0; i < o->n_input; i++) {
-		sp_counters_add(&c, sp_spool_counters(in[i]));
+	uint64_t n_left_out;
+	if (spool_merge(in, o->n_input, j.w, filter, &c, &n_left_out, cut, sizeof cut, &err) < 0)
+		die_writing(&j.out, j.w, &err);
+	for (size_t i = 0; i < o->n_input; i++)
 		sp_spool_close(in[i]);
-	}
+	if (filter)
+		sp_note("%llu samples left out", (unsigned long long)n_left_out);
 	free(in);
 	return end(&j, &c, cut[0] ? cut : NULL, &err);
 }
@@ -331,6 +439,8 @@ int main(int argc, char **argv)
 		sp_usage_error("a spool is not for a terminal; try: sp-spool -o out.spool");
 	if (o.append && !strcmp(o.output, "-"))
 		sp_usage_error("--append needs -o FILE");
+	if (rotates(&o) && (o.append || !strcmp(o.output, "-")))
+		sp_usage_error("--rotate needs -o FILE%s", o.append ? ", and goes without --append" : "");
 	if (!o.n_input)
 		o.input[o.n_input++] = "-";
 	size_t n_spools = 0;
@@ -339,11 +449,14 @@ int main(int argc, char **argv)
 	if (n_spools != o.n_input && o.n_input > 1)
 		sp_usage_error("takes one perf stream, or several spools: '%s' is no spool",
 			       o.input[is_spool(o.input[0]) ? 1 : 0]);
+	if (rotates(&o) && n_spools)
+		sp_usage_error("--rotate is for a stream; of a spool, take parts with --cut");
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is EFBIG */
 	struct stat st;
 	bool from_file = strcmp(o.input[0], "-") || (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
 	sp_stop_install(from_file ? SP_STOP_FIRST : SP_STOP_PIPE);
 	int status = n_spools ? run_merge(&o) : run_stream(&o, from_file);
+	spool_filter_deinit(&o.filter);
 	free(o.input);
 	return status;
 }

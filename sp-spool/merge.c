@@ -21,6 +21,9 @@ struct merge {
 	struct source *v;
 	size_t n;
 	struct sp_spool_writer *w;
+	struct spool_filter *filter; /* borrowed, or NULL */
+	uint64_t n_left_out, first_ns; /* first_ns: of the samples wanted */
+	struct sp_counters counters;   /* of the samples wanted, when filter is set */
 	uint32_t *ksets; /* owned, by the output's origin; number + 1 */
 	size_t n_ksets, cap_ksets;
 };
@@ -123,10 +126,46 @@ static int stack_of(struct merge *m, struct source *x, uint32_t set, uint32_t or
 	return sp_map64_put(&x->stacks, key, stack + 1) ? 0 : sp_err_nomem(err);
 }
 
+/* A sample's own counters, as those of a stream are. */
+static void count_sample(struct merge *m, struct source *x, const struct sp_spool_thread *t)
+{
+	const struct sp_spool_frame *f;
+	size_t n = sp_spool_frames(x->s, &f);
+	struct sp_counters *c = &m->counters;
+	if (t->pid < 0)
+		sp_count(c, SP_C_missing_pid_samples, 1);
+	else if (t->tid < 0)
+		sp_count(c, SP_C_missing_tid_samples, 1);
+	else if (t->tid == 0)
+		sp_count(c, SP_C_idle_tid_samples, 1);
+	else if (!x->next.time_ns)
+		sp_count(c, SP_C_missing_timestamp_samples, 1);
+	else if (!n)
+		sp_count(c, SP_C_empty_stack_samples, 1);
+	if (n && f[n - 1].mode == SP_FRAME_TRUNCATED)
+		sp_count(c, SP_C_truncated_frame_markers, 1);
+}
+
+static bool is_wanted(struct merge *m, struct source *x, const struct sp_spool_thread *t)
+{
+	const struct sp_spool_sample *p = &x->next;
+	uint64_t time_ns = p->time_ns ? p->time_ns + (uint64_t)x->shift : 0;
+	if (!spool_filter_wants(m->filter, time_ns, t->pid, t->tid, p->comm)) {
+		m->n_left_out++;
+		return false;
+	}
+	if (!m->first_ns)
+		m->first_ns = time_ns;
+	count_sample(m, x, t);
+	return true;
+}
+
 static int put_next(struct merge *m, struct source *x, struct sp_err *err)
 {
 	const struct sp_spool_sample *p = &x->next;
 	const struct sp_spool_thread *t = sp_spool_thread(x->s, p->thread);
+	if (m->filter && !is_wanted(m, x, t))
+		return 0;
 	uint32_t origin = origin_of(m, x, t->origin);
 	if (origin == SP_NONE)
 		return sp_err_nomem(err);
@@ -196,16 +235,24 @@ static int put_rest(struct merge *m, struct source *x, struct sp_err *err)
 		struct sp_spool_loss l = *sp_spool_loss(x->s, i);
 		l.from_ns += (uint64_t)x->shift;
 		l.to_ns += (uint64_t)x->shift;
+		if (m->filter && !spool_filter_wants_time(m->filter, l.from_ns, l.to_ns))
+			continue;
+		if (l.kind == 0)
+			sp_count(&m->counters, SP_C_lost_events, l.count);
 		rc = sp_spool_put_loss(m->w, &l, err);
 	}
 	for (size_t i = 0; i < sp_spool_n_execs(x->s) && rc == 0; i++) {
 		struct sp_spool_exec e = *sp_spool_exec(x->s, i);
+		if (m->filter && !spool_filter_wants_pid(m->filter, e.pid))
+			continue;
 		e.time_ns += (uint64_t)x->shift;
 		e.origin = origin_of(m, x, e.origin);
 		rc = e.origin == SP_NONE ? sp_err_nomem(err) : sp_spool_put_exec(m->w, &e, err);
 	}
 	for (size_t i = 0; i < sp_spool_n_objects(x->s) && rc == 0; i++) {
 		struct sp_spool_object o = *sp_spool_object(x->s, i);
+		if (m->filter && !spool_filter_wants_pid(m->filter, o.pid))
+			continue;
 		o.time_ns += (uint64_t)x->shift;
 		o.origin = origin_of(m, x, o.origin);
 		rc = o.origin == SP_NONE ? sp_err_nomem(err) : sp_spool_put_object(m->w, &o, err);
@@ -258,10 +305,35 @@ static void source_deinit(struct source *x)
 	sp_map64_deinit(&x->stacks);
 }
 
-int spool_merge(struct sp_spool *const *in, size_t n_in, struct sp_spool_writer *w, char *cut,
-		size_t cut_size, struct sp_err *err)
+/* Put the range on the first one's clock: it counts from the earliest of all samples. */
+static void begin_filter(struct merge *m)
 {
-	struct merge m = {.n = n_in, .w = w};
+	uint64_t first = 0;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct sp_spool_info *info = sp_spool_info(m->v[i].s);
+		uint64_t t = info->first_ns ? info->first_ns + (uint64_t)m->v[i].shift : 0;
+		if (t && (!first || t < first))
+			first = t;
+	}
+	spool_filter_begin(m->filter, sp_spool_info(m->v[0].s), first);
+}
+
+/* The facts of the first one; again when the first sample that was wanted is a later one. */
+static int put_info(struct merge *m, struct sp_err *err)
+{
+	struct sp_spool_info i = *sp_spool_info(m->v[0].s);
+	if (i.start_timestamp_us && i.first_ns && m->first_ns)
+		i.start_timestamp_us += (uint64_t)((int64_t)(m->first_ns - i.first_ns) / 1000);
+	else if (m->first_ns)
+		return 0;
+	return sp_spool_put_info(m->w, &i, err);
+}
+
+int spool_merge(struct sp_spool *const *in, size_t n_in, struct sp_spool_writer *w,
+		struct spool_filter *filter, struct sp_counters *counters, uint64_t *n_left_out,
+		char *cut, size_t cut_size, struct sp_err *err)
+{
+	struct merge m = {.n = n_in, .w = w, .filter = filter};
 	struct sp_counters sum = {0};
 	m.v = calloc(n_in, sizeof *m.v);
 	int rc = m.v ? 0 : sp_err_nomem(err);
@@ -273,15 +345,27 @@ int spool_merge(struct sp_spool *const *in, size_t n_in, struct sp_spool_writer 
 			snprintf(cut, cut_size, "%s", sp_spool_complaint(in[i]));
 		add_counters(&sum, sp_spool_counters(in[i]));
 	}
+	if (rc == 0 && filter)
+		begin_filter(&m);
 	if (rc == 0)
-		rc = sp_spool_put_info(w, sp_spool_info(in[0]), err);
+		rc = put_info(&m, err);
 	for (size_t i = 0; i < n_in && rc == 0; i++)
 		rc = put_rest(&m, &m.v[i], err);
-	sp_spool_put_counters(w, &sum);
+	if (!filter)
+		sp_spool_put_counters(w, &sum);
 	if (rc == 0)
 		rc = put_samples(&m, err);
+	if (rc == 0 && filter) {
+		struct sp_counters kept = spool_filter_counters(&sum);
+		add_counters(&kept, &m.counters);
+		sum = kept;
+		sp_spool_put_counters(w, &sum);
+		rc = put_info(&m, err);
+	}
 	if (rc == 0)
 		rc = sp_spool_flush(w, err);
+	*counters = sum;
+	*n_left_out = m.n_left_out;
 	for (size_t i = 0; m.v && i < n_in; i++)
 		source_deinit(&m.v[i]);
 	free(m.v);

@@ -37,6 +37,7 @@ void spool_stream_set_writer(struct spool_stream *s, struct sp_spool_writer *w)
 void spool_stream_close(struct spool_stream *s)
 {
 	spool_intern_deinit(&s->in);
+	spool_carry_deinit(&s->carry);
 	sp_ext_joiner_free(s->joiner);
 	sp_reader_close(s->r);
 	sp_buf_deinit(&s->start);
@@ -97,6 +98,9 @@ static int put_info(struct spool_stream *s, struct sp_err *err)
 	}
 	if (!i.start_timestamp_us && i.wall_ns && s->first_sample_ns)
 		i.start_timestamp_us = (i.wall_ns + (s->first_sample_ns - i.clock_ns)) / 1000;
+	/* The start is that of the first sample in the file. */
+	if (i.start_timestamp_us && s->first_sample_ns && s->file_first_ns > s->first_sample_ns)
+		i.start_timestamp_us += (s->file_first_ns - s->first_sample_ns) / 1000;
 	const struct sp_spool_info *o = &s->info;
 	bool same = s->info_put && o->hostname == i.hostname && o->osrelease == i.osrelease &&
 		    o->arch == i.arch && o->cmdline == i.cmdline &&
@@ -145,8 +149,14 @@ struct sp_counters spool_stream_counters(const struct spool_stream *s)
 	struct sp_counters c = s->own;
 	for (size_t i = 0; i < SPOOL_N_SEEN; i++)
 		sp_count(&c, seen[i], s->seen[i]);
-	if (s->has_loss_records)
+	if (s->has_loss_records || s->filter)
 		c.v[SP_C_lost_events] = s->lost_told;
+	if (s->filter) {
+		struct sp_counters told = spool_filter_counters(&s->told);
+		told.v[SP_C_samples] = told.v[SP_C_sample_events] = 0;
+		sp_counters_add(&c, &told);
+		return c;
+	}
 	/* A stage counts what it passes on as we do: what both know is one number, and the larger
 	 * one has seen more. */
 	for (unsigned i = 0; i < SP_N_COUNTERS; i++) {
@@ -197,12 +207,26 @@ static int take_loss(struct spool_stream *s, struct sp_cursor c, struct sp_err *
 	l.count = sp_cur_u64(&c);
 	if (c.bad)
 		return 0;
-	if (l.kind == 0) {
+	if (l.kind == 0 && !s->has_loss_records) {
 		s->has_loss_records = true;
-		s->lost_told += l.count;
+		s->lost_told = 0; /* of LOST records: these say the same better */
 	}
+	if (s->filter && !spool_filter_wants_time(s->filter, l.from_ns, l.to_ns))
+		return 0;
+	if (l.kind == 0)
+		s->lost_told += l.count;
 	int rc = need_info(s, err);
 	return rc < 0 ? rc : sp_spool_put_loss(s->w, &l, err);
+}
+
+static int put_exec(struct spool_stream *s, const struct sp_spool_exec *e, struct sp_err *err)
+{
+	if (s->filter && !spool_filter_wants_pid(s->filter, e->pid))
+		return 0;
+	if (s->next_file && !spool_carry_exec(&s->carry, e))
+		return sp_err_nomem(err);
+	int rc = need_info(s, err);
+	return rc < 0 ? rc : sp_spool_put_exec(s->w, e, err);
 }
 
 static int take_exec(struct spool_stream *s, unsigned kind, struct sp_cursor c, struct sp_err *err)
@@ -217,14 +241,14 @@ static int take_exec(struct spool_stream *s, unsigned kind, struct sp_cursor c, 
 		e.cmdline = (const char *)c.p;
 		e.cmdline_len = (uint32_t)sp_cur_left(&c);
 	}
-	int rc = c.bad ? 0 : need_info(s, err);
-	return c.bad || rc < 0 ? rc : sp_spool_put_exec(s->w, &e, err);
+	return c.bad ? 0 : put_exec(s, &e, err);
 }
 
 static int take_object(struct spool_stream *s, const uint8_t *p, size_t n, struct sp_err *err)
 {
 	struct sp_ext_object o;
-	if (sp_ext_object_decode(&o, p, n, NULL) < 0)
+	if (sp_ext_object_decode(&o, p, n, NULL) < 0 ||
+	    (s->filter && !spool_filter_wants_pid(s->filter, o.pid)))
 		return 0;
 	char *path = strndup(o.path, o.path_len);
 	if (!path)
@@ -248,6 +272,8 @@ static int take_object(struct spool_stream *s, const uint8_t *p, size_t n, struc
 	int rc = need_info(s, err);
 	if (rc >= 0)
 		rc = sp_spool_put_object(s->w, &out, err);
+	if (rc >= 0 && s->next_file && !spool_carry_object(&s->carry, &out))
+		rc = sp_err_nomem(err);
 	free(path);
 	if (rc == SP_ERR_LIMIT) {
 		s->objects_refused++;
@@ -347,6 +373,65 @@ static void count_sample(struct spool_stream *s, const struct sp_record *rec,
 		sp_count(c, SP_C_not_unwound_samples, 1);
 }
 
+static int begin_samples(struct spool_stream *s, uint64_t time_ns, struct sp_err *err)
+{
+	s->has_samples = true;
+	s->first_sample_ns = time_ns;
+	s->in.site = sp_reader_info(s->r)->chain_is_site;
+	int rc = put_info(s, err);
+	if (rc == 0 && s->filter)
+		spool_filter_begin(s->filter, &s->info, time_ns);
+	return rc;
+}
+
+static bool is_wanted(const struct spool_stream *s, const struct sp_record *rec, uint64_t time_ns)
+{
+	int32_t pid = rec->has_tid && rec->pid >= 0 ? rec->pid : -1;
+	int32_t tid = rec->has_tid && rec->tid >= 0 ? rec->tid : -1;
+	return spool_filter_wants(s->filter, time_ns, pid, tid,
+				  pid < 0 ? "" : sp_procs_comm(s->in.procs, pid, tid));
+}
+
+/* --- rotation --- */
+
+static bool is_full(const struct spool_stream *s, uint64_t time_ns)
+{
+	if (!sp_spool_written_samples(s->w))
+		return false;
+	if (s->rotate_ns)
+		return s->file_first_ns && time_ns >= s->file_first_ns &&
+		       time_ns - s->file_first_ns >= s->rotate_ns;
+	return sp_spool_written_bytes(s->w) >= s->rotate_bytes;
+}
+
+/* The counters of the file at hand. */
+static struct sp_counters file_counters(const struct spool_stream *s)
+{
+	struct sp_counters c = spool_stream_counters(s);
+	for (unsigned i = 0; i < SP_N_COUNTERS; i++)
+		if (i != SP_C_kernel_enabled && i != SP_C_minimum_ring_buffer_bytes &&
+		    i != SP_C_maximum_ring_buffer_bytes)
+			c.v[i] -= s->before.v[i] < c.v[i] ? s->before.v[i] : c.v[i];
+	return c;
+}
+
+/* Complete this file, and go on in another one, which begins with what it needs to be read alone. */
+static int rotate(struct spool_stream *s, struct sp_err *err)
+{
+	struct sp_counters c = file_counters(s);
+	sp_spool_put_counters(s->w, &c);
+	s->before = spool_stream_counters(s);
+	int rc = s->next_file(s->next_ctx, &s->w, err);
+	if (rc < 0)
+		return rc;
+	spool_intern_restart(&s->in, s->w);
+	memset(s->event, 0, s->n_event * sizeof *s->event);
+	s->info_put = false;
+	s->file_first_ns = 0;
+	rc = need_info(s, err);
+	return rc < 0 ? rc : spool_carry_put(&s->carry, &s->in, err);
+}
+
 static int take_sample(struct spool_stream *s, const struct sp_record *rec, struct sp_err *err)
 {
 	if (rec->malformed) {
@@ -354,16 +439,21 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 		sp_count(&s->own, SP_C_rejected_samples, 1);
 		return 0;
 	}
-	if (!s->has_samples) {
-		s->has_samples = true;
-		s->first_sample_ns = rec->has_time ? rec->time_ns : 0;
-		s->in.site = sp_reader_info(s->r)->chain_is_site;
-		int rc = need_info(s, err);
-		if (rc < 0)
-			return rc;
-	}
+	uint64_t time_ns = rec->has_time ? rec->time_ns : 0;
+	int rc = s->has_samples ? 0 : begin_samples(s, time_ns, err);
 	struct spool_placed p;
-	int rc = spool_intern_sample(&s->in, rec, &p, err);
+	if (rc == 0 && s->filter && !is_wanted(s, rec, time_ns)) {
+		s->n_left_out++;
+		return 0;
+	}
+	if (rc == 0 && s->next_file && is_full(s, time_ns))
+		rc = rotate(s, err);
+	if (rc == 0 && (!s->info_put || !s->file_first_ns)) {
+		s->file_first_ns = time_ns;
+		rc = put_info(s, err);
+	}
+	if (rc == 0)
+		rc = spool_intern_sample(&s->in, rec, &p, err);
 	if (rc < 0)
 		return rc;
 	count_sample(s, rec, &p);
@@ -405,6 +495,10 @@ static int take_lost(struct spool_stream *s, const struct sp_record *rec, struct
 		.cpu = rec->cpu,
 		.kind = !lost,
 	};
+	if (s->filter && !spool_filter_wants_time(s->filter, l.from_ns, l.to_ns))
+		return 0;
+	if (lost && !s->has_loss_records)
+		s->lost_told += l.count;
 	int rc = need_info(s, err);
 	return rc < 0 ? rc : sp_spool_put_loss(s->w, &l, err);
 }
@@ -416,8 +510,7 @@ static int take_task(struct spool_stream *s, const struct sp_record *rec, struct
 	    is_captured(s))
 		return rc;
 	struct sp_spool_exec e = {.time_ns = rec->time_ns, .pid = rec->pid, .on = true};
-	rc = need_info(s, err);
-	return rc < 0 ? rc : sp_spool_put_exec(s->w, &e, err);
+	return put_exec(s, &e, err);
 }
 
 static int take(struct spool_stream *s, const struct sp_record *rec, struct sp_err *err)
@@ -448,7 +541,7 @@ static int flush(struct spool_stream *s, struct sp_err *err)
 	atomic_store_explicit(&s->flush_due, false, memory_order_relaxed);
 	if (!s->info_put)
 		return 0; /* nothing has come that could be written */
-	struct sp_counters c = spool_stream_counters(s);
+	struct sp_counters c = file_counters(s);
 	sp_spool_put_counters(s->w, &c);
 	return sp_spool_flush(s->w, err);
 }

@@ -6,9 +6,14 @@
 #include <stdatomic.h>
 
 #include "base/counters.h"
+#include "carry.h"
+#include "filter.h"
 #include "intern.h"
 #include "perf/ext.h"
 #include "stackpulse/spool.h"
+
+/* --rotate: the file so far is complete, another one begins: 0 and its writer. */
+typedef int spool_next_file(void *ctx, struct sp_spool_writer **w, struct sp_err *err);
 
 struct spool_stream {
 	struct sp_reader *r;       /* owned */
@@ -34,6 +39,17 @@ struct spool_stream {
 	bool info_put;
 	uint64_t first_sample_ns;
 
+	struct spool_filter *filter; /* borrowed, or NULL when all samples are wanted */
+	uint64_t n_left_out;
+	uint64_t file_first_ns; /* of the samples that went into the file at hand */
+
+	/* Rotation, when next_file is set: by size, or by the samples' times. */
+	spool_next_file *next_file;
+	void *next_ctx;
+	uint64_t rotate_bytes, rotate_ns;
+	struct spool_carry carry;
+	struct sp_counters before; /* in the files that are complete */
+
 	/* While the main thread waits for input, another one flushes. */
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -52,7 +68,7 @@ void spool_stream_close(struct spool_stream *s);
 
 /* Read it all, write everything but the end: 0, or what stopped it. */
 int spool_stream_run(struct spool_stream *s, const uint64_t seed[2], struct sp_err *err);
-/* All counters: ours, and what the stages before us told. */
+/* All counters: ours, and what the stages before us told; of all files. */
 struct sp_counters spool_stream_counters(const struct spool_stream *s);
 
 #endif

@@ -235,6 +235,81 @@ has_samples() { # SPOOL N
 	run -2 sp-spool --time-resolution 5 -o x.spool
 }
 
+@test "--rotate begins other files, each of which can be read alone; together they are the whole" {
+	"$STREAM" samples=100000 stacks=3000 procs=2 lost=5 >s.stream
+	sp-spool -o all.spool s.stream
+	local how n file
+	for how in 20s 200K; do
+		rm -f r.*
+		sp-spool --rotate "$how" -o r.spool s.stream 2>log
+		n=$(find . -name 'r.*.spool' | wc -l)
+		[ "$n" -ge 2 ] || fail "$n files by $how"
+		holds "$(cat log)" "$n files, from r.0001.spool"
+		for file in r.*.spool; do
+			equal "$(state_of "$file")" whole
+			sp-sym --format=raw "$file"
+		done >raw
+		cmp raw <(sp-sym --format=raw all.spool)
+		sp-spool r.*.spool -o again.spool
+		cmp raw <(sp-sym --format=raw again.spool)
+		equal "$(stat_of again.spool lost_events)" 5
+	done
+	run -2 sp-spool --rotate 5 -o x.spool s.stream
+	run -2 sp-spool --rotate 5m s.stream
+	run -2 sp-spool --rotate 5m -o x.spool all.spool
+}
+
+@test "rotated files keep the timeline: start and first sample belong together" {
+	"$STREAM" samples=100000 >s.stream
+	sp-spool --rotate 10s -o r.spool s.stream
+	local n first start
+	for n in 1 2 3; do
+		first=$(sp-sym --format=raw r.000$n.spool | awk '/^sample/ && !n++ { print $2 }')
+		start=$(sp-sym --format=stats-json r.000$n.spool | grep -o '"start_timestamp_us": [0-9]*' | tr -dc 0-9)
+		# the stream says that its first sample was at this time
+		equal "$start" $((1700001000000000 + (first - ${zero:=$first}) / 1000))
+	done
+}
+
+@test "--cut takes the samples of a time, of streams and of spools; pieces add up" {
+	"$STREAM" samples=10000 procs=2 lost=9 >s.stream
+	sp-spool -o all.spool s.stream
+	sp-spool --cut ..1 -o a.spool all.spool
+	sp-spool --cut 1..2 -o b.spool all.spool
+	sp-spool --cut 2.. -o c.spool all.spool
+	cmp <(for f in a b c; do sp-sym --format=raw $f.spool; done) <(sp-sym --format=raw all.spool)
+	# The stream's pair of clocks: 10^12 ns is 1700001000 s.
+	sp-spool --cut @1700001001..@1700001002 -o d.spool all.spool
+	cmp <(sp-sym --format=raw d.spool | grep ^sample) \
+		<(sp-sym --format=raw all.spool | awk '/^sample/ && $2 >= 1001000000000 && $2 < 1002000000000')
+	for f in a b c; do equal "$(state_of $f.spool)" whole; done
+	sp-spool --cut 1..2 -o from-stream.spool s.stream
+	cmp <(sp-sym --format=raw b.spool) <(sp-sym --format=raw from-stream.spool)
+	# The loss is at the start.
+	equal "$(stat_of a.spool lost_events)" 9
+	equal "$(stat_of from-stream.spool lost_events)" 0
+	equal "$(stat_of b.spool samples)" "$(samples_of b.spool)"
+	run -2 sp-spool --cut 5 -o x.spool all.spool
+	run -2 sp-spool --cut 5..5 -o x.spool all.spool
+}
+
+@test "--only takes the samples of processes, threads and names" {
+	"$STREAM" samples=1000 procs=2 >s.stream
+	sp-spool -o all.spool s.stream
+	sp-spool --only pid=100 -o x.spool all.spool
+	cmp <(sp-sym --format=raw x.spool) <(sp-sym --format=raw --pid 100 all.spool)
+	equal "$(samples_of x.spool)" 500
+	sp-spool --only tid=1102,101 -o x.spool s.stream
+	equal "$(sp-sym --format=raw x.spool | awk '/^sample/ { print $3 "/" $4 }' | sort -u | tr '\n' ' ')" "100/1102 101/101 "
+	sp-spool --only 'comm=no*,mak?r' --only pid=101 -o x.spool all.spool
+	equal "$(samples_of x.spool)" 500
+	sp-spool --only comm=ma -o x.spool all.spool
+	equal "$(samples_of x.spool || :)" 0
+	equal "$(state_of x.spool)" whole
+	run -2 sp-spool --only uid=3 -o x.spool all.spool
+	run -2 sp-spool --only pid= -o x.spool all.spool
+}
+
 @test "an existing spool keeps its link and its mode" {
 	"$STREAM" samples=10 | sp-spool -o real.spool
 	chmod 640 real.spool
