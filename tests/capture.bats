@@ -414,7 +414,10 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	pid=$!
 	pids+=("$pid")
 	status=0
-	sp-capture --stop -p "$pid" >fifo 2>log || status=$?
+	exec 9>fifo
+	await sh -c "ls -l /proc/$pid/fd | grep -q fifo"
+	sp-capture --stop -p "$pid" >&9 2>log 9>&- || status=$?
+	exec 9>&-
 	equal "$status" 1
 	holds "$(cat log)" "reads this very stream"
 }
