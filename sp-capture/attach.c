@@ -299,6 +299,33 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 	return 0;
 }
 
+int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,
+		       struct sp_err *err)
+{
+	struct list l = {0};
+	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+	int rc = cap_session_drain(s, false, err);
+	if (rc >= 0)
+		rc = found->mappings = cap_emit_maps(&s->emit, q, s->emit.now_ns, err);
+	if (rc >= 0) {
+		/* Whoever was born since has inherited events: their names are told again. */
+		size_t before = s->n_threads;
+		emit_threads(s, pid, q);
+		s->n_threads = before;
+		found->threads = (int)q->n_threads;
+	}
+	if (rc >= 0 && s->o->follow)
+		rc = cap_descendants_list(pid, &l.v, &l.n, &l.cap, err);
+	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
+		struct sp_err why;
+		if (cap_procs_find(&s->emit.procs, l.v[i]))
+			continue;
+		found->descendants += cap_attach_process(s, l.v[i], false, &why) >= 0;
+	}
+	free(l.v);
+	return rc < 0 ? rc : 0;
+}
+
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
 	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);

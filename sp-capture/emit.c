@@ -102,11 +102,12 @@ static void put_id(uint8_t *p, size_t size, int32_t pid, int32_t tid, uint64_t t
 	sp_sample_id_put(p + size - SP_SAMPLE_ID_BYTES, &sid);
 }
 
-void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
+static void emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint16_t misc,
+		      uint64_t time_ns)
 {
 	size_t len = strnlen(comm, 63);
 	size_t size = 16 + ((len + 8) & ~(size_t)7) + SP_SAMPLE_ID_BYTES;
-	uint8_t *p = begin(e, PERF_RECORD_COMM, 0, size);
+	uint8_t *p = begin(e, PERF_RECORD_COMM, misc, size);
 	if (!p)
 		return;
 	sp_put32(p + 8, (uint32_t)pid);
@@ -114,6 +115,11 @@ void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *com
 	memcpy(p + 16, comm, len);
 	put_id(p, size, pid, tid, time_ns);
 	note_time(e, time_ns);
+}
+
+void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
+{
+	emit_comm(e, pid, tid, comm, 0, time_ns);
 }
 
 void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
@@ -546,6 +552,16 @@ void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 	sp_buf_deinit(&args);
 }
 
+static void apply_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
+{
+	if (e->on_exec)
+		e->on_exec(e->arg, q, time_ns);
+	cap_proc_exec(q);
+	q->begin_ns = time_ns;
+	cap_stacks_forget_process(&e->stacks, q->pid);
+	cap_emit_exec(e, q, time_ns);
+}
+
 static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en, uint16_t misc)
 {
@@ -553,14 +569,38 @@ static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 	if (!(misc & PERF_RECORD_MISC_COMM_EXEC))
 		return;
 	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)cap_ring_u64(r, en->pos + 8));
-	if (!q)
-		return;
-	if (e->on_exec)
-		e->on_exec(e->arg, q, en->time_ns);
-	cap_proc_exec(q);
-	q->begin_ns = en->time_ns;
-	cap_stacks_forget_process(&e->stacks, q->pid);
-	cap_emit_exec(e, q, en->time_ns);
+	if (q)
+		apply_exec(e, q, en->time_ns);
+}
+
+bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
+{
+	char path[40], comm[64];
+	size_t n_known = 0;
+	snprintf(path, sizeof path, "/proc/%d/maps", q->pid);
+	e->text.len = 0;
+	for (size_t i = 0; i < q->n; i++)
+		n_known += q->ranges[i].ino != 0;
+	if (!n_known || sp_file_read(path, MAPS_MAX, &e->text, NULL) < 0 || !e->text.len)
+		return false;
+	const char *p = (const char *)e->text.data, *end = p + e->text.len;
+	while (p < end) {
+		const char *nl = memchr(p, '\n', (size_t)(end - p));
+		const char *stop = nl ? nl : end;
+		struct sp_perf_mmap m;
+		if (sp_maps_line(p, (size_t)(stop - p), &m) && m.ino && (m.prot & PROT_EXEC)) {
+			const struct cap_range *r = cap_proc_find(q, m.start);
+			if (r && r->ino == m.ino && r->maj == m.maj && r->min == m.min)
+				return false;
+		}
+		p = stop + 1;
+	}
+	if (time_ns < e->now_ns)
+		time_ns = e->now_ns;
+	cap_task_comm(q->pid, q->pid, comm);
+	emit_comm(e, q->pid, q->pid, comm, PERF_RECORD_MISC_COMM_EXEC, time_ns);
+	apply_exec(e, q, time_ns);
+	return true;
 }
 
 static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)

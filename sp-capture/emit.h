@@ -105,6 +105,10 @@ void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
  * emitted, or an error when the file cannot be read. */
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);
 
+/* After records were lost: whether q called exec unseen - none of the files that it had mapped is
+ * where it was. Then the exec is told, dated time_ns; its mappings are cap_emit_maps's to tell. */
+bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
+
 /* A process whose birth was not seen (a lost FORK): its name and command line. NULL: no memory. */
 struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns);
 

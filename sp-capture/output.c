@@ -137,9 +137,10 @@ static void queue_block(struct cap_output *o, bool now)
 		o->first = b;
 	o->last = b;
 	o->n_waiting++;
-	if (now || o->n_waiting % WAKE_BLOCKS == 0)
-		pthread_cond_signal(&o->more);
+	bool wake = now || o->n_waiting % WAKE_BLOCKS == 0;
 	pthread_mutex_unlock(&o->lock);
+	if (wake) /* not under the lock, on which it would wait at once */
+		pthread_cond_signal(&o->more);
 }
 
 uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
@@ -171,9 +172,10 @@ void cap_output_push(struct cap_output *o)
 		return;
 	}
 	pthread_mutex_lock(&o->lock);
-	if (o->first)
-		pthread_cond_signal(&o->more);
+	bool wake = o->first != NULL;
 	pthread_mutex_unlock(&o->lock);
+	if (wake)
+		pthread_cond_signal(&o->more);
 }
 
 uint64_t cap_output_bytes(const struct cap_output *o)

@@ -64,6 +64,9 @@ void cap_recover(struct cap_session *s, bool forced)
 	sp_count(&s->emit.counters, SP_C_lifecycle_gaps, 1);
 	if (s->o->follow)
 		find_descendants(s);
+	for (size_t i = 0; i < s->emit.procs.n; i++)
+		if (s->emit.procs.procs[i])
+			cap_emit_missed_exec(&s->emit, s->emit.procs.procs[i], s->emit.now_ns);
 	cap_recover_maps(s);
 	cap_recover_reap(s);
 }

@@ -121,6 +121,8 @@ int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 							     : e.size - ID_ALL_TIME));
 		if (!entry_add(r, &e))
 			return sp_err_nomem(err);
+		/* Samples are of one size: likely the heads of the records to come. */
+		__builtin_prefetch(r->data + ((e.pos + 4 * (uint64_t)e.size) & (r->size - 1)));
 		r->scanned += e.size;
 		found++;
 	}

@@ -59,4 +59,13 @@ static inline uint64_t cap_ring_u64(const struct cap_ring *r, uint64_t pos)
 	return v;
 }
 
+/* Begin to load what will be read of an entry: its head and registers, the first stack bytes, and
+ * at its end the size of the stack. Another CPU wrote them. */
+static inline void cap_ring_expect(const struct cap_ring *r, const struct cap_entry *en)
+{
+	for (uint64_t at = 0; at < 6 * 64 && at < en->size; at += 64)
+		__builtin_prefetch(r->data + ((en->pos + at) & (r->size - 1)));
+	__builtin_prefetch(r->data + ((en->pos + en->size - 8) & (r->size - 1)));
+}
+
 #endif

@@ -21,6 +21,7 @@
 
 #define MIN_INTERVAL_NS UINT64_C(2000000)
 #define MAX_INTERVAL_NS UINT64_C(40000000)
+#define BUSY_INTERVAL_NS UINT64_C(100000000)
 #define IDLE_INTERVAL_NS UINT64_C(250000000)
 #define PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 #define SWEEP_NS UINT64_C(1000000000)
@@ -61,26 +62,33 @@ static void note_execs(struct cap_session *s, const struct cap_ring *r, size_t n
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
+	uint64_t fill = 0;
 	int found = 0;
-	bool full = false;
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		int rc = cap_ring_scan(&s->rings[i], err);
 		if (rc < 0)
 			return rc;
 		found += rc;
-		full |= cap_ring_used(&s->rings[i]) > s->rings[i].size / 2;
+		uint64_t used = cap_ring_used(&s->rings[i]);
+		fill = used > fill ? used : fill;
 		note_execs(s, &s->rings[i], (size_t)rc);
 		if (s->attaching)
 			note_births(s, &s->rings[i]);
 	}
 	/* A record that was not committed when a ring was scanned carries a time from just before:
 	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
-	uint64_t limit = all ? UINT64_MAX : full ? now - 1000000 : s->round_ns;
+	uint64_t limit = all				 ? UINT64_MAX
+			 : fill > s->ring_bytes / 2 ? now - 1000000
+						    : s->round_ns;
 	s->round_ns = now;
+	s->fill = fill;
 	size_t cpu;
 	while ((cpu = cap_rings_next(s->rings, s->n_cpus, limit)) < s->n_cpus) {
 		struct cap_ring *r = &s->rings[cpu];
-		cap_emit_record(&s->emit, r, &r->queue[r->at++], cpu);
+		const struct cap_entry *en = &r->queue[r->at++];
+		if (r->at < r->n)
+			cap_ring_expect(r, &r->queue[r->at]);
+		cap_emit_record(&s->emit, r, en, cpu);
 	}
 	for (size_t i = 0; i < s->n_cpus; i++)
 		cap_ring_release(&s->rings[i]);
@@ -206,17 +214,26 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 		sp_note("control: add %d: attached", pid);
 }
 
-static void refresh_process(struct cap_session *s, int32_t pid)
+/* Mappings, names of threads and, where children are followed, descendants: what the stream does
+ * not know is told, what has no events gets them. */
+static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
 {
-	struct sp_err err;
-	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
-	int rc = q ? cap_emit_maps(&s->emit, q, s->emit.now_ns, &err) : 0;
-	if (!q)
+	struct sp_err err = {0};
+	struct cap_refreshed found = {0};
+	if (!cap_procs_find(&s->emit.procs, pid)) {
 		sp_note("control: refresh %d: not recorded", pid);
-	else if (rc < 0)
+		return;
+	}
+	s->attaching = true;
+	int rc = cap_attach_refresh(s, pid, &found, &err);
+	s->attaching = false;
+	if (rc >= 0)
+		rc = watch_init(w, s, &err);
+	if (rc < 0)
 		sp_note("control: refresh %d: %s", pid, err.msg);
 	else
-		sp_note("control: refresh %d: %d new mappings", pid, rc);
+		sp_note("control: refresh %d: %d new mappings, %d threads, %d new descendants",
+			pid, found.mappings, found.threads, found.descendants);
 }
 
 /* Commands of the fifo; false when the recording is to end. */
@@ -239,7 +256,7 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 			add_process(s, w, pid);
 			break;
 		case CAP_REFRESH:
-			refresh_process(s, pid);
+			refresh_process(s, w, pid);
 			break;
 		case CAP_SUMMARY:
 			sp_note("control: %llu samples, %llu lost, %zu processes",
@@ -261,6 +278,18 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 	return true;
 }
 
+/* How long to sleep now. Rings that filled to less than an eighth meanwhile are looked at less
+ * often: on a machine with more to do than CPUs, each look costs a switch for few samples. */
+static uint64_t next_interval(const struct cap_session *s, uint64_t interval, bool found)
+{
+	uint64_t longest = found ? BUSY_INTERVAL_NS : IDLE_INTERVAL_NS;
+	if (s->fill * 4 > s->ring_bytes || (found && interval > longest))
+		return s->interval_ns;
+	if (found && s->fill * 8 > s->ring_bytes)
+		return interval;
+	return interval * 2 < longest ? interval * 2 : longest;
+}
+
 static int loop(struct cap_session *s, struct sp_err *err)
 {
 	struct watch w = {0};
@@ -274,9 +303,7 @@ static int loop(struct cap_session *s, struct sp_err *err)
 		rc = cap_session_drain(s, false, err);
 		if (rc < 0)
 			break;
-		interval = rc > 0                        ? s->interval_ns
-			   : interval < IDLE_INTERVAL_NS ? interval * 2
-							 : IDLE_INTERVAL_NS;
+		interval = next_interval(s, interval, rc > 0);
 		if (reader_is_dead(&w.fds[1])) {
 			errno = EPIPE;
 			rc = sp_err_errno(err, "cannot write %s", s->out_name);
@@ -471,10 +498,13 @@ static void emit_counters(struct cap_session *s)
 	sp_buf_deinit(&b);
 }
 
-static void emit_end(struct cap_session *s)
+/* why: NULL for a whole recording. */
+static void emit_end(struct cap_session *s, const char *why)
 {
 	struct sp_buf b = {0};
-	sp_buf_str(&b, "status=0\n");
+	sp_buf_str(&b, why ? "status=cut\n" : "status=0\n");
+	if (why)
+		sp_buf_printf(&b, "reason=sp-capture failed: %s\n", why);
 	sp_buf_printf(&b, "end_ns=%llu\n", (unsigned long long)cap_now_ns());
 	if (s->launch.ended)
 		sp_buf_printf(&b, "command_status=%d\n", s->launch.status);
@@ -512,7 +542,7 @@ static int finish(struct cap_session *s, struct sp_err *err)
 	emit_final_losses(s);
 	emit_counters(s);
 	cap_emit_round(&s->emit, s->rings, true);
-	emit_end(s);
+	emit_end(s, NULL);
 	s->n_bytes = cap_output_bytes(s->out);
 	return 0;
 }
@@ -617,6 +647,18 @@ static int record(struct cap_session *s, struct sp_err *err)
 	return rc < 0 ? rc : finish(s, err);
 }
 
+/* The stages behind say why the recording ended: a short stream with an end record. */
+static void tell_failure(struct cap_session *s, const struct sp_err *err)
+{
+	if (cap_output_error(s->out, NULL) < 0)
+		return;
+	cap_attach_switch(s, false);
+	s->end_ns = cap_now_ns();
+	emit_counters(s);
+	cap_emit_round(&s->emit, s->rings, true);
+	emit_end(s, err->msg);
+}
+
 int cap_session_run(struct cap_session *s, int fd, const char *name, char *const *argv,
 		    char cure[400], struct sp_err *err)
 {
@@ -632,6 +674,8 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 	cap_launch_cancel(&s->launch);
 	if (s->out) {
 		struct sp_err late;
+		if (rc < 0)
+			tell_failure(s, err);
 		int end = cap_output_finish(s->out, &late);
 		s->out = NULL;
 		if (rc >= 0 && end < 0) {

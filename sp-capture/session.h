@@ -63,6 +63,7 @@ struct cap_session {
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
+	uint64_t fill;        /* bytes in the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
 	int out_fd;
 	const char *out_name;
@@ -79,6 +80,13 @@ int cap_attach_check(struct cap_session *s, struct sp_err *err);
  * by the user: refusals are errors, and its end ends the recording. */
 int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err);
 int cap_attach_threads(struct cap_session *s, struct sp_err *err);
+/* Look again at a process that is recorded: its mappings, the names of its
+ * threads, with -f its descendants. */
+struct cap_refreshed {
+	int mappings, threads, descendants;
+};
+int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,
+		       struct sp_err *err);
 /* The launched command: events that begin with its exec. */
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
 /* A thread makes processes: pin its context. */
