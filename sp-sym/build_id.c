@@ -13,7 +13,9 @@ void view_build_id(const struct view *v, const struct sp_spool_module *m, struct
 	if (m->is_anon || m->is_kernel || *m->path != '/')
 		return;
 	const struct sp_resolver_options *o = &v->opt->resolver;
-	struct sp_find_options find = {o->path_maps, o->n_path_maps, o->symfs};
+	struct sp_find_options find = {.path_maps = o->path_maps,
+				       .n_path_maps = o->n_path_maps,
+				       .symfs = o->symfs};
 	struct sp_file_query query = {
 		.path = m->path,
 		.maj = m->dev_major,

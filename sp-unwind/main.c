@@ -77,6 +77,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 	sp_cli_init(&cli, argc, argv);
 	m->find.path_maps = a->path_maps;
 	m->debug_dirs.dirs = a->debug_dirs;
+	m->find.debug_dirs = a->debug_dirs;
 	m->say = say;
 	a->run.n_workers = n_cpus();
 	const char *arg;
@@ -102,6 +103,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 			if (m->debug_dirs.n == MAX_LISTED)
 				sp_usage_error("--debug-dir: more than %d", MAX_LISTED);
 			a->debug_dirs[m->debug_dirs.n++] = arg;
+			m->find.n_debug_dirs = m->debug_dirs.n;
 			break;
 		default:
 			a->dump_cfi = arg;

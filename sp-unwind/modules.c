@@ -203,8 +203,9 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 	} else if (!strcmp(id->path, "[vdso]")) {
 		bool ours = (m->origin.is_live || m->origin.is_host) &&
 			    un_own_vdso(elf, map->end - map->start, &q.build_id);
-		rc = ours ? SP_FOUND : SP_FOUND_NOTHING;
-		snprintf(why, sizeof why, "not embedded, and not of this kernel");
+		rc = ours ? SP_FOUND : sp_find_elf(elf, &m->o.find, &q, why, err);
+		if (rc != SP_FOUND)
+			snprintf(why, sizeof why, "not embedded, and not of this kernel");
 	} else {
 		if (m->origin.is_live && un_is_alive(pid, time_ns, m->boot_offset_ns))
 			q.live_pid = pid;

@@ -309,6 +309,53 @@ static int try_live(struct search *s, struct sp_err *err)
 	return rc;
 }
 
+/* Below one folder of build-ids. perf (build_id_cache__linkname in its build-id.c) makes
+ * .build-id/xx/yyyy a link to the folder that holds "elf" or "vdso"; before perf 4.10 it was the
+ * file itself. Debuggers keep programs there by the same name. */
+static int try_cache_dir(struct search *s, const char *dir, const char *hex, struct sp_err *err)
+{
+	const char *names[] = {s->q->path[0] == '[' ? "/vdso" : "/elf", ""};
+	char path[PATH_SIZE];
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++) {
+		int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%s%s", dir, hex, hex + 2,
+				 names[i]);
+		struct stat st;
+		if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
+		    S_ISREG(st.st_mode))
+			rc = try_file(s, path, TRUST_NOTHING, err);
+	}
+	return rc;
+}
+
+static int try_cache_dirs(struct search *s, const struct sp_find_options *o,
+			  const struct sp_build_id *id, struct sp_err *err)
+{
+	char hex[2 * SP_BUILD_ID_MAX + 1], cache[PATH_SIZE];
+	const char *home = getenv("HOME");
+	int rc = 0;
+	if (id->len < 2)
+		return 0;
+	sp_build_id_hex(id, hex);
+	for (size_t i = 0; rc == 0 && i < o->n_debug_dirs; i++)
+		rc = try_cache_dir(s, o->debug_dirs[i], hex, err);
+	if (rc || !home || home[0] != '/')
+		return rc;
+	int n = snprintf(cache, sizeof cache, "%s/.debug", home);
+	return n > 0 && (size_t)n < sizeof cache ? try_cache_dir(s, cache, hex, err) : 0;
+}
+
+/* A recording may pad a short build-id with zeros: its folder is named after the true one. */
+static int try_caches(struct search *s, const struct sp_find_options *o, struct sp_err *err)
+{
+	struct sp_build_id id = s->q->build_id;
+	int rc = try_cache_dirs(s, o, &id, err);
+	uint8_t padded = id.len;
+	while (id.len && !id.bytes[id.len - 1])
+		id.len--;
+	return rc == 0 && id.len != padded ? try_cache_dirs(s, o, &id, err) : rc;
+}
+
 int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struct sp_file_query *q,
 		char why[200], struct sp_err *err)
 {
@@ -324,6 +371,8 @@ int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struc
 		rc = try_live(&s, err);
 	if (rc == 0 && q->path[0] == '/')
 		rc = try_path(&s, "", q->path, TRUST_PATH, err);
+	if (rc == 0)
+		rc = try_caches(&s, o, err);
 	if (rc < 0)
 		return rc;
 	if (s.best == SP_FOUND_NOTHING && !why[0])

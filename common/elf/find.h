@@ -3,7 +3,9 @@
  * Order: --path-map or --symfs, then the live process (map_files, exe, root + path) when the caller
  * says that it is the recorded one, then the path. (Embedded files come before all of these; the
  * caller has them.) Accepted on build-id, else device + inode, else - both unknown or zero - on the
- * path alone. A file that a path map chose is a copy: only its build-id is compared.
+ * path alone. A file that a path map chose is a copy: only its build-id is compared. Last come the
+ * folders of files by build-id, DIR/.build-id/xx/yyyy…: --debug-dir's, then perf's cache ~/.debug
+ * (perf buildid-cache, perf archive).
  *
  * Device and inode are compared as the kernel shows them for mappings: stat gives other numbers on
  * overlayfs and btrfs, so that a candidate which differs there is looked up in /proc/self/maps. */
@@ -16,6 +18,8 @@ struct sp_find_options {
 	const char *const *path_maps; /* "OLD=NEW"; whole components, longest OLD first, once */
 	size_t n_path_maps;
 	const char *symfs; /* or NULL */
+	const char *const *debug_dirs; /* searched before ~/.debug */
+	size_t n_debug_dirs;
 };
 
 struct sp_file_query {

@@ -120,7 +120,9 @@ static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp
 {
 	struct sp_find_options fo = {.path_maps = r->options.path_maps,
 				     .n_path_maps = r->options.n_path_maps,
-				     .symfs = r->options.symfs};
+				     .symfs = r->options.symfs,
+				     .debug_dirs = r->options.debug_dirs,
+				     .n_debug_dirs = r->options.n_debug_dirs};
 	struct sp_file_query q = {.path = m->path,
 				  .maj = m->dev_major,
 				  .min = m->dev_minor,
@@ -167,7 +169,8 @@ static int open_symbols(struct sp_resolver *r, struct res_file *f, struct sp_err
 		return rc;
 	/* What is embedded may be symbols only: the identified file tells more. */
 	bool is_special = m->path[0] == '[';
-	if (!is_special && (!embedded || !sp_symfile_has_dwarf(embedded))) {
+	bool is_vdso = !strcmp(m->path, "[vdso]") && m->build_id_len && !embedded;
+	if (is_vdso || (!is_special && (!embedded || !sp_symfile_has_dwarf(embedded)))) {
 		rc = open_found(r, f, m, &found, err);
 		if (rc < 0) {
 			sp_symfile_close(embedded);

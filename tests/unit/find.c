@@ -182,6 +182,57 @@ static void test_odd_files(void)
 	unlink(q.path);
 }
 
+/* DIR/.build-id/xx/yyyy/elf: perf's cache, and what perf archive packs of it. */
+static void test_caches(void)
+{
+	struct sp_elf me;
+	if (sp_elf_open(&me, "/proc/self/exe", NULL) < 0)
+		return;
+	char hex[2 * SP_BUILD_ID_MAX + 1], path[300];
+	char home[300], ids[350], two[400], rest[600], other[600], file[700];
+	sp_build_id_hex(&me.build_id, hex);
+	snprintf(home, sizeof home, "%s/.debug", dir);
+	snprintf(ids, sizeof ids, "%s/.build-id", home);
+	snprintf(two, sizeof two, "%s/%.2s", ids, hex);
+	snprintf(rest, sizeof rest, "%s/%s", two, hex + 2);
+	snprintf(other, sizeof other, "%s/%.30s", two, hex + 2);
+	snprintf(file, sizeof file, "%s/elf", rest);
+	const char *const folders[] = {home, ids, two, rest};
+	for (int i = 0; i < 4; i++)
+		mkdir(folders[i], 0755);
+	put(file, 0, self.data, self.len);
+	uint64_t image;
+	struct sp_find_options o = {0};
+	struct sp_file_query q = {
+		.path = "/nowhere/prog", .live_pid = -1, .build_id = me.build_id};
+	setenv("HOME", "/nowhere", 1);
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_NOTHING, "no cache, no file");
+	const char *const dirs[] = {"/nowhere", home};
+	o.debug_dirs = dirs;
+	o.n_debug_dirs = 2;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND,
+	       "a debug folder's .build-id/xx/yyyy/elf is the file");
+	tap_str(path, file, "that one");
+	o.n_debug_dirs = 0;
+	setenv("HOME", dir, 1);
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "~/.debug is such a folder");
+	if (q.build_id.len == 20) {
+		memset(q.build_id.bytes + 16, 0, 4);
+		rename(rest, other); /* what the shortened build-id names */
+		tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
+		       "what lies there under another build-id's name is not used");
+		rename(other, rest);
+		q.build_id = me.build_id;
+	}
+	q.build_id.len = 0;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_NOTHING,
+	       "without a build-id no cache can tell");
+	unlink(file);
+	for (int i = 4; i--;)
+		rmdir(folders[i]);
+	sp_elf_close(&me);
+}
+
 static void test_live(void)
 {
 	const char *file = in_dir("live");
@@ -227,6 +278,7 @@ int main(void)
 	test_path_map();
 	test_identity();
 	test_odd_files();
+	test_caches();
 	test_live();
 	sp_buf_deinit(&self);
 	rmdir(dir);
