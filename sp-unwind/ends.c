@@ -25,6 +25,7 @@ bool un_ends_takes(const struct sp_record *rec)
 	case SP_PERF_HEADER_FEATURE:
 	case SP_PERF_HEADER_BUILD_ID:
 	case SP_PERF_EVENT_UPDATE:
+	case SP_PERF_HEADER_TRACING_DATA:
 		return true;
 	default:
 		return false;
@@ -35,6 +36,8 @@ int un_ends_head(struct un_ends *e, const struct sp_record *rec, struct sp_err *
 {
 	if (rec->malformed) /* the reader says that the input is damaged */
 		return 0;
+	if (rec->type == SP_PERF_HEADER_TRACING_DATA)
+		return sp_head_tracing_data(e->w, e->r, err);
 	int rc = sp_head_rewrite(&e->scratch, rec, SP_HEAD_UNWOUND, err);
 	if (rc == 1)
 		return sp_writer_raw(e->w, e->scratch.data, e->scratch.len, err);

@@ -50,6 +50,7 @@
 #define SP_READ_GROUP (UINT64_C(1) << 3)
 #define SP_READ_LOST (UINT64_C(1) << 4)
 
+#define SP_BRANCH_CALL_STACK (UINT64_C(1) << 11) /* branch_sample_type: calls under way only */
 #define SP_BRANCH_HW_INDEX (UINT64_C(1) << 17) /* branch_sample_type: a word before the entries */
 #define SP_BRANCH_COUNTERS (UINT64_C(1) << 19) /* a word per entry behind them (kernel 6.8) */
 

@@ -162,10 +162,12 @@ int sp_file_features_parse(struct sp_events *e, const struct sp_file_layout *l,
 			outside = 1;
 			continue;
 		}
-		if (i == SP_FEATURE_TRACING_DATA || i == SP_FEATURE_AUXTRACE)
+		if (i == SP_FEATURE_AUXTRACE)
 			continue;
 		if (i == SP_FEATURE_BUILD_ID) {
 			read_build_ids(e, p, s.size, l->swapped);
+		} else if (i == SP_FEATURE_TRACING_DATA) { /* tells its own byte order */
+			sp_events_feature(e, i, p, s.size);
 		} else if (l->swapped) {
 			struct sp_buf native = {0};
 			if (sp_feature_swap(&native, i, p, s.size))

@@ -204,25 +204,57 @@ static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t 
 	return 0;
 }
 
-/* AUX area and tracing data follow their records, outside of the size that these state. */
-static int skip_payload(struct sp_reader *r, const struct frame *f, uint32_t type,
-			struct sp_err *err)
+static int cut_in_payload(struct sp_reader *r, const struct frame *f)
 {
-	uint64_t n = 0;
-	if (type == SP_PERF_AUXTRACE && f->size >= 16) {
-		n = sp_get64(f->raw + 8);
-		n = r->layout.swapped ? __builtin_bswap64(n) : n;
-	} else if (type == SP_PERF_HEADER_TRACING_DATA && f->size >= 12) {
-		uint32_t n32 = sp_get32(f->raw + 8);
-		n = r->layout.swapped ? __builtin_bswap32(n32) : n32;
-	}
+	sp_reader_complain(r, SP_INPUT_CUT, "it ends inside the data of the record at offset %llu",
+			   (unsigned long long)f->pos);
+	return 0;
+}
+
+/* AUX data follows its record, outside of the size that this states. */
+static int skip_aux(struct sp_reader *r, const struct frame *f, struct sp_err *err)
+{
+	uint64_t n = f->size >= 16 ? sp_get64(f->raw + 8) : 0;
+	n = r->layout.swapped ? __builtin_bswap64(n) : n;
 	sp_count(&r->counters, SP_C_skipped_records, 1);
 	int rc = sp_source_skip(&r->src, n, err);
-	if (rc == 0)
-		sp_reader_complain(r, SP_INPUT_CUT,
-				   "it ends inside the data of the record at offset %llu",
-				   (unsigned long long)f->pos);
-	return rc;
+	return rc == 0 ? cut_in_payload(r, f) : rc;
+}
+
+/* So does tracing data, the formats of tracepoints: it becomes the feature that it is in a file,
+ * and the record stands for it: 1 and a native frame, 0 at the end. */
+static int take_tracing_data(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	uint32_t n = f->size >= 12 ? sp_get32(f->raw + 8) : 0;
+	n = r->layout.swapped ? __builtin_bswap32(n) : n;
+	sp_count(&r->counters, SP_C_skipped_records, 1);
+	struct sp_buf data = {0};
+	struct sp_source *s = &r->src;
+	if (n > HEAD_BYTES_MAX) {
+		int skipped = sp_source_skip(s, n, err);
+		if (skipped <= 0)
+			return skipped == 0 ? cut_in_payload(r, f) : skipped;
+	} else {
+		uint64_t end = s->pos + n;
+		int rc = sp_source_read(s, end, HEAD_BYTES_MAX, &data, err);
+		if (rc == 0 && s->pos == end)
+			sp_events_feature(&r->ev, SP_FEATURE_TRACING_DATA, data.data, data.len);
+		sp_buf_deinit(&data);
+		if (rc < 0)
+			return rc;
+		if (s->pos != end)
+			return cut_in_payload(r, f);
+	}
+	uint8_t *head = r->tracing_head;
+	sp_put32(head, SP_PERF_HEADER_TRACING_DATA);
+	sp_put16(head + 4, 0);
+	sp_put16(head + 6, SP_TRACING_HEAD_BYTES);
+	sp_put32(head + 8, n);
+	sp_put32(head + 12, 0);
+	f->raw = head;
+	f->size = SP_TRACING_HEAD_BYTES;
+	f->chunk = s->chunk;
+	return 1;
 }
 
 /* Room for n bytes of a native copy. */
@@ -288,8 +320,10 @@ int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 					return rc;
 				continue;
 			}
-			if (type == SP_PERF_AUXTRACE || type == SP_PERF_HEADER_TRACING_DATA) {
-				rc = skip_payload(r, f, type, err);
+			if (type == SP_PERF_HEADER_TRACING_DATA)
+				return take_tracing_data(r, f, err);
+			if (type == SP_PERF_AUXTRACE) {
+				rc = skip_aux(r, f, err);
 				if (rc <= 0)
 					return rc;
 				continue;

@@ -50,6 +50,13 @@ static int write_attrs(struct sp_writer *w, const struct sp_reader *r, unsigned 
 	return 0;
 }
 
+int sp_head_tracing_data(struct sp_writer *w, const struct sp_reader *r, struct sp_err *err)
+{
+	size_t size;
+	const uint8_t *data = sp_reader_feature(r, SP_FEATURE_TRACING_DATA, &size);
+	return data ? sp_writer_tracing_data(w, data, size, err) : 0;
+}
+
 int sp_head_write(struct sp_writer *w, const struct sp_reader *r, unsigned flags,
 		  struct sp_err *err)
 {
@@ -66,6 +73,8 @@ int sp_head_write(struct sp_writer *w, const struct sp_reader *r, unsigned flags
 	}
 	if (rc == 0)
 		rc = sp_writer_head_end(w, err);
+	if (rc == 0)
+		rc = sp_head_tracing_data(w, r, err);
 	struct sp_reader_build_id b;
 	for (size_t i = 0; rc == 0 && sp_reader_build_id_at(r, i, &b); i++)
 		rc = sp_writer_build_id(w, b.pid, b.misc, b.id, b.len, b.path, err);

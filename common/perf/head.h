@@ -18,6 +18,9 @@ enum sp_head_flag {
 int sp_head_write(struct sp_writer *w, const struct sp_reader *r, unsigned flags,
 		  struct sp_err *err);
 
+/* What a TRACING_DATA record stands for (reader.h): to be called in place of passing it on. */
+int sp_head_tracing_data(struct sp_writer *w, const struct sp_reader *r, struct sp_err *err);
+
 /* One record of the head. 1: *out (emptied first) holds what to write in its place, with attr.size
  * 128 and the flags applied to attrs and to EVENT_DESC's copies; 2: it must be left out (what it
  * says does not hold for the output, such as COMPRESSED); 0: pass it on as it is. */

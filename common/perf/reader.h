@@ -81,8 +81,8 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader
 uint64_t sp_reader_offset(const struct sp_reader *r);
 uint64_t sp_reader_input_bytes(const struct sp_reader *r);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
- * skipped_records (unknown kinds, which are given all the same, and AUX and tracing data, which
- * are not), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream
+ * skipped_records (unknown kinds, which are given all the same, AUX data, which is not, and tracing
+ * data, whose record is given while its content is the feature of that name), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream
  * of ours the loss records (ext.h) and counters of the stages say more than LOST does. */
 const struct sp_counters *sp_reader_counters(const struct sp_reader *r);
 

@@ -27,6 +27,8 @@ struct sp_reader {
 	unsigned flags;
 	bool file_on_pipe;
 
+	uint8_t tracing_head[SP_TRACING_HEAD_BYTES]; /* the record just given */
+
 	struct sp_decomp *decomp; /* owned; made by the first compressed record */
 	bool expanding, decomp_broken;
 	uint64_t expanding_pos;

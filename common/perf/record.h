@@ -62,6 +62,7 @@ enum sp_perf_type {
 #define SP_CONTEXT_MAX ((uint64_t)-4095) /* values from here up are context markers */
 
 #define SP_MAX_RECORD 65535u
+#define SP_TRACING_HEAD_BYTES 16 /* TRACING_DATA: header, u32 bytes that follow, u32 0 */
 #define SP_MAX_STACK 65528u
 
 enum sp_cpumode {

@@ -294,6 +294,26 @@ int sp_writer_feature(struct sp_writer *w, unsigned feature, const void *data, s
 	return 0;
 }
 
+int sp_writer_tracing_data(struct sp_writer *w, const void *data, size_t size, struct sp_err *err)
+{
+	if (w->as_file)
+		return sp_writer_feature(w, SP_FEATURE_TRACING_DATA, data, size, err);
+	size_t padding = -size & 7;
+	if (size > UINT32_MAX - 8)
+		return 0;
+	uint8_t *p = sp_writer_reserve(w, SP_TRACING_HEAD_BYTES, err);
+	if (!p)
+		return w->sticky.code;
+	sp_put32(p, SP_PERF_HEADER_TRACING_DATA);
+	sp_put16(p + 4, 0);
+	sp_put16(p + 6, SP_TRACING_HEAD_BYTES);
+	sp_put32(p + 8, (uint32_t)(size + padding));
+	sp_put32(p + 12, 0);
+	sp_writer_commit(w, SP_TRACING_HEAD_BYTES);
+	int rc = sp_writer_batch(w, data, size, err);
+	return rc < 0 ? rc : sp_writer_batch(w, (const uint8_t[8]){0}, padding, err);
+}
+
 void sp_writer_event_desc(const struct sp_writer *w, struct sp_buf *out, bool with_ids)
 {
 	sp_buf_u32(out, (uint32_t)w->n_attrs);

@@ -47,6 +47,9 @@ int sp_writer_features(struct sp_writer *w, const struct sp_writer_features *f, 
  * HEADER_HOSTNAME 3 …). Larger than a record holds: left out of a stream. */
 int sp_writer_feature(struct sp_writer *w, unsigned feature, const void *data, size_t size,
 		      struct sp_err *err);
+/* TRACING_DATA: a record with the data behind it, or a file's section. perf script 6.1 crashes at a
+ * tracepoint's sample without it. */
+int sp_writer_tracing_data(struct sp_writer *w, const void *data, size_t size, struct sp_err *err);
 /* EVENT_DESC of all attrs, LAST_FEATURE, EVENT_UPDATE/NAME: what sp_writer_features does at its
  * end, for those who wrote the features one by one. */
 int sp_writer_head_end(struct sp_writer *w, struct sp_err *err);

@@ -10,9 +10,11 @@
 
 #include "perf/head.h"
 
-static int copy_record(struct sp_writer *w, const struct sp_record *rec, struct sp_buf *out,
-		       struct sp_err *err)
+static int copy_record(struct sp_writer *w, const struct sp_reader *r, const struct sp_record *rec,
+		       struct sp_buf *out, struct sp_err *err)
 {
+	if (rec->type == SP_PERF_HEADER_TRACING_DATA)
+		return sp_head_tracing_data(w, r, err);
 	int rc = sp_head_rewrite(out, rec, 0, err);
 	if (rc < 0 || rc == 2)
 		return rc < 0 ? rc : 0;
@@ -30,7 +32,7 @@ static int copy(struct sp_reader *r, bool as_file, struct sp_err *err)
 		return rc;
 	rc = sp_reader_info(r)->is_pipe ? sp_writer_begin(w, err) : sp_head_write(w, r, 0, err);
 	while (rc == 0 && (rc = sp_reader_next(r, &rec, err)) == 1)
-		rc = copy_record(w, &rec, &out, err);
+		rc = copy_record(w, r, &rec, &out, err);
 	sp_buf_deinit(&out);
 	if (rc == 0)
 		return sp_writer_finish(w, err);

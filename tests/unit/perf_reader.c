@@ -280,7 +280,7 @@ static void test_auxtrace(bool be)
 	e_begin(&e, SP_PERF_HEADER_TRACING_DATA, 0);
 	e32(&e, 24);
 	e_end(&e);
-	sp_buf_zero(&e.b, 24);
+	sp_buf_add(&e.b, "formats of tracepoints..", 24);
 	e_begin(&e, 32769, 1); /* simpleperf's kernel symbols: 0x10004 bytes */
 	sp_buf_zero(&e.b, 0xfffc);
 	e.start = e.b.len - 0xfffc - 8;
@@ -289,6 +289,10 @@ static void test_auxtrace(bool be)
 	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
 	tap_str(times(r), "1", "AUX and tracing data are passed over by their true length");
 	tap_eq(r ? sp_reader_counters(r)->v[SP_C_skipped_records] : 0, 3, "and counted");
+	size_t n = 0;
+	const uint8_t *data = r ? sp_reader_feature(r, SP_FEATURE_TRACING_DATA, &n) : NULL;
+	tap_ok(data && n == 24 && !memcmp(data, "formats of tracepoints..", 24),
+	       "tracing data is kept as the feature that it is in a file");
 	sp_reader_close(r);
 	r = open_bytes(e.b.data, 16 + 144 + 48 + 500, 0);
 	times(r);
