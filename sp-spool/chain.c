@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#include "perf/attr.h"
+
+#define BRANCH_BYTES 24u /* from, to, flags */
+
 void spool_chain_deinit(struct spool_chain *c)
 {
 	free(c->v);
@@ -43,6 +47,49 @@ static enum spool_mode mode_of_record(const struct sp_record *rec)
 	}
 }
 
+bool spool_chain_has_calls(const struct sp_record *rec)
+{
+	return rec->event && rec->sample.n_branches &&
+	       rec->event->attr.branch_sample_type & SP_BRANCH_CALL_STACK;
+}
+
+static uint64_t branch_from(const struct sp_perf_sample *s, uint64_t i)
+{
+	return sp_get64(s->branches + i * BRANCH_BYTES);
+}
+
+static bool is_user_call(uint64_t from)
+{
+	return from && !(from >> 63);
+}
+
+/* Put the calls under way in place of the user part of the chain, if they are more. The hardware
+ * keeps calls of user space only; `from` is the call itself, so that nothing is subtracted. */
+static bool use_calls(struct spool_chain *c, const struct sp_record *rec)
+{
+	const struct sp_perf_sample *s = &rec->sample;
+	size_t kernel = 0, n = 0;
+	while (kernel < c->n && c->v[kernel].mode == SPOOL_KERNEL)
+		kernel++;
+	for (uint64_t i = 0; i < s->n_branches; i++)
+		n += is_user_call(branch_from(s, i));
+	if (n == 0 || n + 1 <= c->n - kernel)
+		return true;
+	if (!sp_grow(&c->v, &c->cap, kernel + n + 1, sizeof *c->v))
+		return false;
+	if (c->n == kernel) /* no exact leaf: the entry of the innermost function */
+		c->v[kernel] =
+			(struct spool_entry){.addr = sp_get64(s->branches + 8), .mode = SPOOL_USER};
+	c->n = kernel + 1;
+	for (uint64_t i = 0; i < s->n_branches; i++) {
+		uint64_t from = branch_from(s, i);
+		if (is_user_call(from))
+			c->v[c->n++] = (struct spool_entry){.addr = from, .mode = SPOOL_USER};
+	}
+	c->truncated = false;
+	return true;
+}
+
 bool spool_chain_fill(struct spool_chain *c, const struct sp_record *rec, bool site)
 {
 	const struct sp_perf_sample *s = &rec->sample;
@@ -81,5 +128,5 @@ bool spool_chain_fill(struct spool_chain *c, const struct sp_record *rec, bool s
 	}
 	if (c->n == 0 && s->has_ip && s->ip)
 		c->v[c->n++] = (struct spool_entry){.addr = s->ip, .mode = mode_of_record(rec)};
-	return true;
+	return spool_chain_has_calls(rec) ? use_calls(c, rec) : true;
 }

@@ -24,10 +24,16 @@ struct spool_chain {
 
 void spool_chain_deinit(struct spool_chain *c);
 
+/* Whether the sample holds a branch stack of calls under way. */
+bool spool_chain_has_calls(const struct sp_record *rec);
 /* Fill c from a sample. site: user entries are addresses to look up as they are, and a last 0 says
  * that the stack stopped before its root. Else, and always for the kernel's entries, they are
  * return addresses: 1 is subtracted from every entry but the first of each context. Without any
- * entry the sample's ip is the stack. False when memory ends. */
+ * entry the sample's ip is the stack.
+ *
+ * A branch stack in call-stack mode (perf record --call-graph lbr) holds the calls under way, the
+ * innermost first: where the chain has fewer user entries than these give, they are its user part.
+ * False when memory ends. */
 bool spool_chain_fill(struct spool_chain *c, const struct sp_record *rec, bool site);
 
 #endif

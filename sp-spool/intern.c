@@ -301,6 +301,9 @@ static struct spool_hash hash_chain(struct spool_hash h, const struct sp_record 
 	hash_add(&h, s->has_ip ? s->ip : 0);
 	for (uint64_t i = 0; i < n; i++)
 		hash_add(&h, sp_get64(s->chain + i * 8));
+	uint64_t n_calls = spool_chain_has_calls(rec) ? s->n_branches * 3 : 0;
+	for (uint64_t i = 0; i < n_calls; i++)
+		hash_add(&h, sp_get64(s->branches + i * 8));
 	return (struct spool_hash){sp_mix64(h.h1), sp_mix64(h.h2) | 1};
 }
 

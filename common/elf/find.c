@@ -321,8 +321,7 @@ static int try_cache_dir(struct search *s, const char *dir, const char *hex, str
 		int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%s%s", dir, hex, hex + 2,
 				 names[i]);
 		struct stat st;
-		if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 &&
-		    S_ISREG(st.st_mode))
+		if (n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
 			rc = try_file(s, path, TRUST_NOTHING, err);
 	}
 	return rc;

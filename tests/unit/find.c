@@ -203,8 +203,7 @@ static void test_caches(void)
 	put(file, 0, self.data, self.len);
 	uint64_t image;
 	struct sp_find_options o = {0};
-	struct sp_file_query q = {
-		.path = "/nowhere/prog", .live_pid = -1, .build_id = me.build_id};
+	struct sp_file_query q = {.path = "/nowhere/prog", .live_pid = -1, .build_id = me.build_id};
 	setenv("HOME", "/nowhere", 1);
 	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_NOTHING, "no cache, no file");
 	const char *const dirs[] = {"/nowhere", home};

@@ -62,7 +62,8 @@ static void zeros(void)
 	fill(true, SP_CPUMODE_USER, 0x1000, v, 4);
 	tap_ok(c.n == 2 && c.truncated && c.n_zeros == 0, "a last 0 of a site chain is the marker");
 	fill(false, SP_CPUMODE_USER, 0x1000, v, 4);
-	tap_ok(c.n == 2 && !c.truncated && c.n_zeros == 1, "of another chain it is dropped, counted");
+	tap_ok(c.n == 2 && !c.truncated && c.n_zeros == 1,
+	       "of another chain it is dropped, counted");
 	const uint64_t middle[] = {USER, 0x1000, 0, 0x3000};
 	fill(true, SP_CPUMODE_USER, 0x1000, middle, 4);
 	tap_ok(c.n == 2 && !c.truncated && c.n_zeros == 1, "a 0 in the middle is no marker");
@@ -90,9 +91,52 @@ static void no_chain(void)
 	tap_eq(c.n, 0, "neither chain nor ip is the empty stack");
 }
 
+/* perf record --call-graph lbr: what frame pointers gave, and the calls under way. */
+static void calls_under_way(void)
+{
+	static struct sp_event lbr = {.attr.branch_sample_type = 1u << 11 | 1};
+	/* from, to, flags; the innermost first */
+	static const uint64_t b[] = {0x2005, 0x3000, 0, 0x1005, 0x2000, 0, 0x905, 0x1000, 0};
+	const uint64_t fp[] = {KERNEL, KADDR, USER, 0x3010, 0x9999};
+	struct sp_record rec = {.type = SP_PERF_SAMPLE, .misc = SP_CPUMODE_KERNEL, .event = &lbr};
+	struct sp_perf_sample *s = &rec.sample;
+	*s = (struct sp_perf_sample){.has_ip = true,
+				     .ip = KADDR,
+				     .has_chain = true,
+				     .chain = (const uint8_t *)fp,
+				     .n_chain = 5,
+				     .branches = (const uint8_t *)b,
+				     .n_branches = 3};
+	tap_ok(spool_chain_fill(&c, &rec, false) && c.n == 5 && is(0, KADDR, SPOOL_KERNEL) &&
+		       is(1, 0x3010, SPOOL_USER) && is(2, 0x2005, SPOOL_USER) &&
+		       is(3, 0x1005, SPOOL_USER) && is(4, 0x905, SPOOL_USER),
+	       "calls under way stand for the user part, behind its exact leaf");
+	s->n_chain = 2;
+	tap_ok(spool_chain_fill(&c, &rec, false) && c.n == 5 && is(1, 0x3000, SPOOL_USER) &&
+		       is(4, 0x905, SPOOL_USER),
+	       "without a leaf the entry of the innermost function is it");
+	s->has_chain = false;
+	rec.misc = SP_CPUMODE_USER;
+	s->ip = 0x3010;
+	tap_ok(spool_chain_fill(&c, &rec, false) && c.n == 4 && is(0, 0x3010, SPOOL_USER) &&
+		       is(3, 0x905, SPOOL_USER),
+	       "without any chain they are the stack, behind the ip");
+	s->has_chain = true;
+	s->n_chain = 5;
+	s->n_branches = 1;
+	tap_ok(spool_chain_fill(&c, &rec, false) && c.n == 3 && is(2, 0x9998, SPOOL_USER),
+	       "a chain that is as long stays");
+	static struct sp_event any = {.attr.branch_sample_type = 1u << 3};
+	s->n_branches = 3;
+	rec.event = &any;
+	tap_ok(spool_chain_fill(&c, &rec, false) && c.n == 3 && is(2, 0x9998, SPOOL_USER),
+	       "branches taken last are no stack");
+}
+
 int main(void)
 {
 	contexts();
+	calls_under_way();
 	zeros();
 	no_chain();
 	spool_chain_deinit(&c);
