@@ -1,0 +1,173 @@
+#!/usr/bin/env bats
+# Recordings of other machines and other tools, and other tools on our files.
+
+bats_require_minimum_version 1.5.0
+load lib
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR/home
+	unset PERF_BUILDID_DIR
+	mkdir home
+}
+
+# A recording whose program is no longer where it was.
+record_and_move() {
+	mkdir there
+	cp "$SP_PROG/chain-pie" there/prog
+	perf record -q -F 999 --call-graph dwarf,16384 -o x.data -- ./there/prog 200 >/dev/null 2>perf.log
+	mv there away
+}
+
+# The stacks and the names by these options: both stages find the file, or neither does.
+found_with() { # OPTIONS…
+	sp-unwind -q "$@" x.data | sp-spool -q -o p.spool
+	sp-sym --format=folded "$@" p.spool >folded
+	awk '/;_start;.*main;alpha;beta;gamma_fn;hot/ { whole += $NF } { all += $NF }
+		END { exit !(all > 50 && whole >= all * 0.95) }' folded
+}
+
+not_found_with() {
+	if found_with "$@"; then
+		fail "it should not have been found with '$*'"
+	fi
+}
+
+@test "a program that has gone is found in perf's cache, ~/.debug, by its build-id" {
+	record_and_move
+	[ -d home/.debug/.build-id ]
+	found_with
+	mv home/.debug elsewhere
+	not_found_with
+	found_with --debug-dir "$PWD/elsewhere"
+}
+
+@test "what perf archive packed is found in a folder of one's own" {
+	record_and_move
+	perf archive x.data >archive.log 2>&1
+	mkdir unpacked
+	tar xf x.data.tar.bz2 -C unpacked
+	rm -r home/.debug
+	not_found_with
+	found_with --debug-dir unpacked
+}
+
+@test "a program that has gone is found through --symfs and --path-map" {
+	record_and_move
+	rm -r home/.debug
+	mkdir -p "sys$PWD"
+	cp -r away "sys$PWD/there"
+	found_with --symfs "$PWD/sys"
+	found_with --path-map "$PWD/there=$PWD/away"
+	not_found_with --path-map "$PWD/the=$PWD/away"
+}
+
+@test "an archive of a recording without build-ids: the path decides, and this is said" {
+	cp "$SP_PROG/chain-pie" prog
+	perf record -q -B -F 999 --call-graph dwarf,16384 -o x.data -- ./prog 200 >/dev/null 2>perf.log
+	found_with
+	sp-unwind -v x.data 2>log >/dev/null
+	cp prog other && mv other prog # another inode
+	sp-unwind -v x.data 2>log >/dev/null
+	holds "$(cat log)" "not used"
+}
+
+@test "tracepoints keep their formats: perf script reads what sp-unwind makes of them" {
+	[ -r /sys/kernel/tracing/events/sched/sched_switch/format ] || skip "no tracepoints to be read here"
+	perf record -q -e sched:sched_process_exit --call-graph dwarf,8192 -o x.data -- sh -c '/bin/true; /bin/true' >/dev/null 2>perf.log
+	perf script --no-inline -F comm,tid,time,event,ip,sym,dso -i x.data 2>perf.log >want
+	grep -q sched:sched_process_exit want
+	grep -v '^$' want | grep -c '^[^	]' >n
+	sp-unwind -q x.data >x.pipe
+	sp-unwind -q -o y.data x.data
+	sp-unwind -q x.pipe >y.pipe
+	for f in x.pipe y.data y.pipe; do
+		perf script --no-inline -i "$f" >got 2>perf.log
+		equal "$(grep -c 'sched:sched_process_exit: comm=.*pid=' got)" "$(cat n)" "samples with their fields in $f"
+	done
+}
+
+@test "two events keep their names, samples and weights" {
+	perf record -q -e cpu-clock:u -c 1000000 -e page-faults:u -c 1 --call-graph dwarf,8192 -o x.data -- \
+		"$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
+	perf script --no-inline -F period,event -G -i x.data 2>perf.log | awk '{ gsub(":$", "", $2); n[$2]++; w[$2] += $1 }
+		END { for (e in n) print e, n[e], w[e] }' | sort >want
+	equal "$(wc -l <want)" 2 "events"
+	sp-unwind -q x.data | sp-spool -q -o p.spool
+	sp-sym --format=raw p.spool | awk '/^sample/ { n[$5]++; w[$5] += $6 } END { for (e in n) print e, n[e], w[e] }' | sort >got
+	diff want got
+	equal "$(stat_of p.spool sample_events)" "$(awk '{ n += $2 } END { print n }' want)" "sample_events"
+}
+
+@test "perf inject and perf report read what sp-unwind wrote" {
+	perf record -q -F 999 --call-graph dwarf,16384 -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
+	fields=comm,tid,time,ip,sym,dso
+	sp-unwind -q x.data >x.pipe
+	sp-unwind -q -o y.data x.data
+	perf script --no-inline -F $fields -i x.pipe >want 2>perf.log
+	[ -s want ]
+	perf inject -b -i y.data -o z.data 2>perf.log
+	perf inject <x.pipe 2>perf.log >z.pipe # of a pipe in a file its copy is no recording, nor of perf's own
+	for f in y.data z.data z.pipe; do
+		perf script --no-inline -F $fields -i "$f" 2>perf.log | cmp - want
+	done
+	for f in x.pipe y.data z.data; do
+		perf report --stdio --no-inline --no-children -g none -i "$f" 2>perf.log >out
+		holds "$(cat out)" "[.] hot"
+	done
+}
+
+@test "hotspot reads the perf.data files of sp-capture and sp-unwind" {
+	parser=$(find /usr/lib /usr/libexec -name hotspot-perfparser 2>/dev/null | head -n 1)
+	[ -n "$parser" ] || skip "hotspot is not installed"
+	sp-capture -q -o c.data -- "$SP_PROG/chain-pie" 200
+	sp-unwind -q -o u.data c.data
+	for f in c u; do
+		"$parser" --input $f.data --output $f.out 2>log
+		for name in _start main alpha beta gamma_fn hot cpu-clock; do
+			grep -qa "$name" $f.out || fail "no $name in what hotspot reads of $f.data"
+		done
+	done
+}
+
+@test "samply imports the perf.data files of sp-capture and sp-unwind" {
+	samply=$(command -v samply || echo "$SP_BUILD/bench/samply/bin/samply")
+	[ -x "$samply" ] || skip "samply is not installed (make bench builds it)"
+	sp-capture -q -o c.data -- "$SP_PROG/chain-pie" 200
+	sp-unwind -q -o u.data c.data
+	n=$(perf script --no-inline -F tid -G -i u.data 2>perf.log | grep -c .)
+	for f in c u; do
+		"$samply" import -s -n -o $f.json.gz $f.data >log 2>&1
+		zcat $f.json.gz >$f.json
+		equal "$(python3 -c 'import json, sys
+print(sum(t["samples"]["length"] for t in json.load(open(sys.argv[1]))["threads"]))' $f.json)" "$n" "samples of $f.data"
+	done
+}
+
+@test "a file that perf was killed over: what is whole comes out, with the reason and the offset, and 3" {
+	perf record -q -F 999 --call-graph dwarf,8192 -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
+	all=$(perf script --no-inline -F tid -G -i x.data 2>perf.log | grep -c .)
+	python3 - <<'END'
+import struct
+data = bytearray(open("x.data", "rb").read())
+at, size = struct.unpack_from("<QQ", data, 40)
+struct.pack_into("<Q", data, 48, 0)      # perf writes the size at its end
+struct.pack_into("<32s", data, 72, b"")  # and the features
+open("killed.data", "wb").write(data[:at + size])
+open("half.data", "wb").write(data[:at + size // 2])
+END
+	run --separate-stderr sp-unwind -o killed.pipe killed.data
+	equal "$status" 3 "status"
+	# shellcheck disable=SC2154 # run sets it
+	holds "$stderr" "was killed"
+	sp-spool -q -o k.spool killed.pipe || equal $? 3 "sp-spool's status"
+	equal "$(stat_of k.spool samples)" "$all" "samples"
+	run --separate-stderr sp-unwind -o half.pipe half.data
+	equal "$status" 3 "status"
+	offset=$(sed -n 's/.*offset \([0-9]*\).*/\1/p' <<<"$stderr")
+	end=$(stat -c %s half.data)
+	[ "$offset" -le "$end" ] && [ "$offset" -gt $((end - 65536)) ] || fail "$stderr"
+	sp-spool -q -o h.spool half.pipe || equal $? 3 "sp-spool's status"
+	n=$(stat_of h.spool samples)
+	[ "$n" -gt $((all / 3)) ] && [ "$n" -lt "$all" ]
+}
