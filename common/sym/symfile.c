@@ -222,7 +222,8 @@ static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct 
 {
 	struct sp_symbol symbol;
 	const char *prefer = !l ? NULL : l->linkage ? l->linkage : l->name;
-	if (sp_symtab_find(&s->symtab, svma, prefer, &symbol)) {
+	if (sp_symtab_find(&s->symtab, svma, prefer, &symbol) ||
+	    (!l && sp_symtab_find_trampoline(&s->symtab, svma, &symbol))) {
 		*func_start = symbol.start;
 		return show(s, symbol.name);
 	}

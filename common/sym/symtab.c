@@ -274,6 +274,14 @@ static bool choose(struct sp_symtab *t, struct sp_ranges_at *i, const struct sp_
 	return out->name != NULL;
 }
 
+static bool read_fdes(struct sp_symtab *t)
+{
+	if (t->fdes_read || !t->code)
+		return true;
+	t->fdes_read = true;
+	return sp_fdes_read(&t->fdes, t->code);
+}
+
 bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out)
 {
 	struct sp_ranges_at i = sp_ranges_at(&t->sized, svma);
@@ -295,12 +303,18 @@ bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, stru
 	}
 	i = sp_ranges_at(&t->points, svma);
 	r = sp_ranges_next(&i);
-	if (!r)
+	return r && read_fdes(t) && !sp_fdes_separate(&t->fdes, r->lo, svma) &&
+	       choose(t, &i, r, prefer, out);
+}
+
+bool sp_symtab_find_trampoline(struct sp_symtab *t, uint64_t svma, struct sp_symbol *out)
+{
+	struct sp_symbol next;
+	if (!svma || svma == UINT64_MAX || !sp_symtab_find(t, svma + 1, NULL, &next) ||
+	    next.start != svma + 1 || !read_fdes(t) ||
+	    !sp_fdes_separate(&t->fdes, svma - 1, svma) ||
+	    sp_fdes_separate(&t->fdes, svma, svma + 1))
 		return false;
-	if (!t->fdes_read && t->code) {
-		t->fdes_read = true;
-		if (!sp_fdes_read(&t->fdes, t->code))
-			return false;
-	}
-	return !sp_fdes_separate(&t->fdes, r->lo, svma) && choose(t, &i, r, prefer, out);
+	*out = (struct sp_symbol){.name = next.name, .start = svma};
+	return true;
 }

@@ -54,6 +54,11 @@ int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_e
  * global before weak, the shorter, the first in the alphabet. The name is valid until deinit. */
 bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out);
 
+/* The symbol that begins one byte behind svma, when svma is where the CFI lets that function begin:
+ * glibc's FDE of __restore_rt starts a byte early, so that the return address less 1 that a handler
+ * leaves is found in it (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). out->start is svma. */
+bool sp_symtab_find_trampoline(struct sp_symtab *t, uint64_t svma, struct sp_symbol *out);
+
 /* Whether there is any symbol of code. */
 bool sp_symtab_is_empty(const struct sp_symtab *t);
 

@@ -158,6 +158,28 @@ static void test_minidebug(void)
 		tap_ok(sp_symfile_problem(file) != NULL, "a broken .gnu_debugdata is said");
 }
 
+/* As glibc writes __restore_rt: its FDE begins a byte before the symbol. */
+static void test_trampoline(void)
+{
+	static const char asm_source[] =
+		"__asm__(\".text\\n.p2align 6\\n.cfi_startproc\\n.cfi_signal_frame\\nnop\\n\"\n"
+		"	\".globl tramp\\n.type tramp, @function\\ntramp: nop\\nret\\n.cfi_endproc\\n\"\n"
+		"	\".size tramp, .-tramp\\n.p2align 6\\n.globl plain\\n.type plain, @function\\n\"\n"
+		"	\".byte 0\\nplain: .cfi_startproc\\nret\\n.cfi_endproc\\n.size plain, 1\");\n";
+	build_write("t.c", asm_source, sizeof asm_source - 1);
+	struct sp_elf e;
+	if (!build_run("gcc -shared -fPIC -o tramp t.c") || !open_file("tramp") ||
+	    sp_elf_open(&e, in_build("tramp"), NULL) < 0) {
+		tap_ok(false, "the trampoline is built");
+		return;
+	}
+	tap_str(name_at(symbol_value(&e, "tramp") - 1), "tramp",
+		"the byte before a signal trampoline, which its FDE covers, is its own");
+	tap_str(name_at(symbol_value(&e, "plain") - 1), NULL,
+		"the byte before an ordinary function is not");
+	sp_elf_close(&e);
+}
+
 int main(void)
 {
 	if (!mkdtemp(build_dir)) {
@@ -184,6 +206,7 @@ int main(void)
 		      "a stripped program at a fixed address has none either");
 	test_exported();
 	test_minidebug();
+	test_trampoline();
 	sp_symfile_close(file);
 	build_end();
 	return tap_done();
