@@ -120,6 +120,51 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	equal "$(find root ! -type d)" ""
 }
 
+@test "the examples compile against the installed library and do what they say" {
+	project install DESTDIR="$PWD/root" PREFIX=/opt/sp >log 2>&1 || fail "$(cat log)"
+	export PKG_CONFIG_PATH=$PWD/root/opt/sp/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/root
+	export LD_LIBRARY_PATH=$PWD/root/opt/sp/lib
+	local name
+	for name in samples replay histogram tail; do
+		# shellcheck disable=SC2046 # flags
+		gcc -std=gnu11 -Wall -Wextra -Werror -o "$name" "$TOP/tests/examples/$name.c" \
+			$(pkg-config --cflags --libs stackpulse)
+		run "./$name" /dev/null
+		equal "$status" 1
+		holds "$output" "$name: "
+	done
+	"$SP_PROG/stream" samples=5000 stacks=30 procs=2 truncated=9 >s.stream
+	sp-spool -q -o p.spool s.stream
+	cmp <(./replay p.spool) <(sp-sym --format=raw p.spool)
+	# The histogram by hand: of the raw text, its stacks without the processes' addresses.
+	sp-sym --format=raw p.spool | awk -v RS= '{ key = ""; for (i = 7; i <= NF; i++) key = key " " $i
+		gsub(/ [0-9a-f]+ \/opt/, " /opt", key); n[key]++ } END { for (k in n) print n[k] }' | sort -rn | head -10 >want
+	./histogram p.spool | awk '{ print $1 }' >got
+	diff want got
+	# Live: the example starts on what is there and ends with the writer.
+	mkfifo ff
+	"$SP_PROG/stream" samples=3000 hz=300 pace=1 >ff 3>&- &
+	sp-spool -q -o live.spool <ff 3>&- &
+	await test -s live.spool
+	./tail live.spool >out
+	wait
+	equal "$(tail -n 1 out)" "the end: 3000 samples"
+	[ "$(wc -l <out)" -ge 3 ] || fail "not live:" "$(cat out)"
+	equal "$(awk '/threads/ { n += $1 } END { print n }' out)" 3000
+}
+
+@test "the library's symbols are those that programs were linked against" {
+	project libs
+	nm -D --defined-only "$SP_BUILD/lib/libstackpulse.so.0" | awk '$2 == "T" { print $3 }' | LC_ALL=C sort >shown
+	# What is gone breaks programs: that takes another ABI number. New names are added to the list.
+	diff "$TOP/tests/data/libstackpulse.so.0.symbols" shown
+	holds "$(readelf -d "$SP_BUILD/lib/libstackpulse.so.0")" "soname: [libstackpulse.so.0]"
+	# It keeps to itself: no output, no exit, no state in variables that can be seen.
+	equal "$(nm -D --undefined-only "$SP_BUILD/lib/libstackpulse.so.0" |
+		grep -oE ' (exit|abort|printf|puts|putchar|perror|stdout|stderr)@' || :)" ""
+	equal "$(nm -D --defined-only "$SP_BUILD/lib/libstackpulse.so.0" | awk '$2 ~ /[BD]/ { print $3 }')" ""
+}
+
 @test "libstackpulse shows the functions of its public headers, and only those" {
 	project libs
 	grep -hoE '\bsp_[a-z0-9_]+\(' "$TOP"/common/include/stackpulse/*.h | tr -d '(' | sort -u >declared

@@ -140,6 +140,9 @@ struct sp_spool {
 	uint64_t n_bad, n_unknown, n_lost;
 	uint64_t n_bad_seen; /* damage that explains missing blocks so far */
 	bool ended;          /* the last block was an end record */
+	bool open_end;       /* INCOMPLETE for no other reason than that the end has not come */
+	uint64_t load_at;    /* where the first pass goes on when the file has grown */
+	uint64_t n_lost_counted; /* of n_lost: found by count_lost() */
 	uint64_t used, stored; /* bytes of dictionaries; of blocks read */
 	uint64_t good_end;     /* offset behind the last intact block */
 	uint32_t next_seq;
@@ -168,7 +171,7 @@ struct sp_spool {
 	struct sp_repoch *epoch;
 	size_t n_epoch, cap_epoch;
 	struct sp_rblock *block; /* those with samples */
-	size_t n_block, cap_block;
+	size_t n_block, cap_block, n_block_shown;
 
 	struct sp_spool_loss *loss;
 	size_t n_loss, cap_loss;
@@ -181,7 +184,7 @@ struct sp_spool {
 		size_t path_at, id_at;
 		uint32_t epoch;
 	} *object;
-	size_t n_object, cap_object;
+	size_t n_object, cap_object, n_object_shown;
 	uint64_t object_bytes;
 	struct sp_rstage { uint32_t epoch; size_t name_at, text_at; } *stage;
 	size_t n_stage, cap_stage;
@@ -205,7 +208,7 @@ struct sp_spool {
 	/* Where the samples are given from: one cursor per epoch, in the order of their first times. */
 	struct sp_rcursor first_pass, *cur;
 	struct sp_rcursor *cursor; /* owned */
-	size_t n_cursor, at_cursor;
+	size_t n_cursor, cap_cursor, at_cursor;
 	uint32_t cur_stack, cur_set, cur_kset;
 	struct sp_spool_frame *frames;
 	size_t n_frames, cap_frames;

@@ -89,8 +89,24 @@ static int take(struct sp_spool *s, const struct sp_block *b, uint64_t at, const
 	return 0;
 }
 
-static int load_all(struct sp_spool *s, struct sp_err *err)
+/* Whether what was read so far is a whole spool. */
+static void judge(struct sp_spool *s)
 {
+	bool all_ended = s->ended;
+	for (size_t i = 0; i < s->n_epoch; i++)
+		all_ended = all_ended && s->epoch[i].ended;
+	if (s->state == SP_SPOOL_WHOLE && (!all_ended || s->tail_cut)) {
+		s->state = SP_SPOOL_INCOMPLETE;
+		s->open_end = true;
+		sp_load_complain(s, "no end record: the recording was cut, or goes on");
+	}
+}
+
+/* The blocks from s->load_at to the file's end. */
+static int load_blocks(struct sp_spool *s, struct sp_err *err)
+{
+	s->cur = &s->first_pass;
+	s->scan.at = s->load_at;
 	for (;;) {
 		struct sp_block b;
 		uint64_t at;
@@ -99,6 +115,7 @@ static int load_all(struct sp_spool *s, struct sp_err *err)
 		int rc = sp_scan_next(&s->scan, &b, &at, &payload, &why, err);
 		if (rc < 0)
 			return rc;
+		s->load_at = s->scan.at;
 		if (rc == SP_SCAN_END)
 			break;
 		if (rc == SP_SCAN_TAIL) {
@@ -116,14 +133,9 @@ static int load_all(struct sp_spool *s, struct sp_err *err)
 			return rc;
 		s->good_end = s->scan.at;
 	}
-	sp_load_object_end(s);
-	bool all_ended = s->ended;
-	for (size_t i = 0; i < s->n_epoch; i++)
-		all_ended = all_ended && s->epoch[i].ended;
-	if (s->state == SP_SPOOL_WHOLE && (!all_ended || s->tail_cut)) {
-		s->state = SP_SPOOL_INCOMPLETE;
-		sp_load_complain(s, "no end record: the recording was cut, or goes on");
-	}
+	if (s->ended)
+		sp_load_object_end(s);
+	judge(s);
 	return 0;
 }
 
@@ -144,7 +156,7 @@ static int load_head(struct sp_spool *s, const char *name, struct sp_err *err)
 	}
 	struct sp_err why;
 	int rc = sp_spool_head_decode(head, &s->scan.salt, &why);
-	s->scan.at = SP_SPOOL_FILE_HEAD;
+	s->load_at = SP_SPOOL_FILE_HEAD;
 	s->scan.salt_known = rc == 0;
 	if (rc == 0)
 		return 0;
@@ -220,7 +232,8 @@ static int count_lost(struct sp_spool *s, struct sp_err *err)
 		note_time(s, sample.time_ns, n++ == 0);
 	if (rc < 0)
 		return rc;
-	s->n_lost += s->info.n_samples - n;
+	s->n_lost_counted = s->info.n_samples - n;
+	s->n_lost += s->n_lost_counted;
 	s->info.n_samples = n;
 	sp_spool_rewind(s);
 	return 0;
@@ -249,7 +262,7 @@ int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err)
 		rc = load_head(s, name, err);
 	}
 	if (rc == 0)
-		rc = load_all(s, err);
+		rc = load_blocks(s, err);
 	if (rc == 0)
 		rc = sp_show_make(s, err);
 	if (rc == 0)
@@ -263,6 +276,40 @@ int sp_spool_open(struct sp_spool **out, const char *path, struct sp_err *err)
 	sp_show_counters(s);
 	*out = s;
 	return 0;
+}
+
+int sp_spool_refresh(struct sp_spool *s, struct sp_err *err)
+{
+	struct stat st;
+	if (fstat(s->scan.fd, &st) < 0)
+		return sp_err_errno(err, "cannot stat the spool");
+	if ((uint64_t)st.st_size < s->load_at)
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "cannot follow the spool: it shrank to %llu bytes, %llu were read",
+				  (unsigned long long)st.st_size, (unsigned long long)s->load_at);
+	/* A half block that went away again is no loss: its writer had failed. */
+	bool same = (uint64_t)st.st_size == s->scan.size;
+	uint64_t before = s->load_at;
+	s->scan.size = (uint64_t)st.st_size;
+	if (same)
+		return 0;
+	if (s->open_end) {
+		s->open_end = false;
+		s->state = SP_SPOOL_WHOLE;
+		s->complaint[0] = 0;
+	}
+	s->tail_cut = false;
+	/* Samples of a damaged spool are counted one by one only when it is opened. */
+	s->info.n_samples += s->n_lost_counted;
+	s->n_lost -= s->n_lost_counted;
+	s->n_lost_counted = 0;
+	int rc = load_blocks(s, err);
+	if (rc == 0)
+		rc = sp_show_make(s, err);
+	if (rc == 0)
+		rc = sp_replay_make(s, err);
+	sp_show_counters(s);
+	return rc < 0 ? rc : s->load_at != before;
 }
 
 void sp_spool_close(struct sp_spool *s)

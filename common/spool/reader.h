@@ -4,16 +4,16 @@
 
 #include "spool/load.h"
 
-/* After all blocks: public modules, events, canonical numbers. */
+/* After all blocks, and again when more have come: public modules, events, canonical numbers. */
 int sp_show_make(struct sp_spool *s, struct sp_err *err);
-/* The cursors that samples are given from. */
+/* The cursors that samples are given from; again when more blocks have come: they go on. */
 int sp_replay_make(struct sp_spool *s, struct sp_err *err);
 void sp_replay_deinit(struct sp_spool *s);
 void sp_show_counters(struct sp_spool *s);
 /* A string, "" when it was lost. */
 const char *sp_show_string(const struct sp_spool *s, uint32_t id);
 /* The set of the kernel's modules that a thread sees, or SP_NONE. */
-uint32_t sp_show_kernel_set(const struct sp_spool *s, uint32_t thread);
+uint32_t sp_show_kernel_set(const struct sp_spool *s, uint32_t epoch, uint32_t thread);
 
 /* What the tools need besides the public interface. */
 uint64_t sp_spool_good_end(const struct sp_spool *s); /* offset behind the last sound block */

@@ -31,25 +31,36 @@ static int by_first_time(const void *a, const void *b)
 	return (x->epoch > y->epoch) - (x->epoch < y->epoch);
 }
 
+/* The cursor of an epoch, made when there is none; NULL when memory ends. */
+static struct sp_rcursor *cursor_of(struct sp_spool *s, uint32_t epoch, size_t block)
+{
+	for (size_t i = s->n_cursor; i--;)
+		if (s->cursor[i].epoch == epoch)
+			return &s->cursor[i];
+	struct sp_rcursor *c = SP_PUSH(&s->cursor, &s->n_cursor, &s->cap_cursor);
+	if (c)
+		*c = (struct sp_rcursor){.first_block = block, .at_block = block, .epoch = epoch};
+	return c;
+}
+
 int sp_replay_make(struct sp_spool *s, struct sp_err *err)
 {
+	struct sp_rcursor *c = NULL;
 	cursor_empty(&s->first_pass);
-	s->cursor = calloc(s->n_epoch + 1, sizeof *s->cursor);
-	if (!s->cursor)
-		return sp_err_nomem(err);
-	for (size_t b = 0; b < s->n_block; b++) {
-		uint32_t epoch = s->block[b].epoch;
-		if (!s->n_cursor || s->cursor[s->n_cursor - 1].epoch != epoch)
-			s->cursor[s->n_cursor++] = (struct sp_rcursor){
-				.first_block = b,
-				.at_block = b,
-				.epoch = epoch,
-				.first_ns = s->epoch[epoch].first_ns,
-			};
-		s->cursor[s->n_cursor - 1].end_block = b + 1;
+	s->cur = &s->first_pass;
+	for (; s->n_block_shown < s->n_block; s->n_block_shown++) {
+		size_t b = s->n_block_shown;
+		if (!c || c->epoch != s->block[b].epoch)
+			c = cursor_of(s, s->block[b].epoch, b);
+		if (!c)
+			return sp_err_nomem(err);
+		c->end_block = b + 1;
 	}
+	for (size_t i = 0; i < s->n_cursor; i++)
+		s->cursor[i].first_ns = s->epoch[s->cursor[i].epoch].first_ns;
 	if (s->n_cursor > 1)
 		qsort(s->cursor, s->n_cursor, sizeof *s->cursor, by_first_time);
+	s->at_cursor = 0;
 	return 0;
 }
 
@@ -122,7 +133,7 @@ int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err
 			continue;
 		s->cur_stack = p->stack;
 		s->cur_set = g->set;
-		s->cur_kset = sp_show_kernel_set(s, g->thread);
+		s->cur_kset = sp_show_kernel_set(s, c->epoch, g->thread);
 		if (s->state == SP_SPOOL_DAMAGED &&
 		    !sp_load_expand(s, s->cur_stack, s->cur_set, s->cur_kset))
 			continue;
@@ -130,7 +141,8 @@ int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err
 			.time_ns = p->time,
 			.thread = g->thread,
 			.event = g->event,
-			.stack = p->stack == SP_NONE ? (uint32_t)s->n_node : p->stack,
+			.stack = p->stack + 1, /* SP_NONE, the empty one, is 0 */
+			.maps = g->set,
 			.cpu = p->cpu,
 			.weight = p->weight,
 			.comm = sp_show_string(s, g->comm),

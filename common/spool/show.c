@@ -126,6 +126,9 @@ static bool make_rest(struct sp_spool *s)
 	for (size_t i = 0; i < s->n_exec; i++)
 		if (s->exec[i].pub.cmdline)
 			s->exec[i].pub.cmdline = text_at(s, s->exec[i].at);
+	s->n_object_shown = s->n_object;
+	if (s->n_object && s->object[s->n_object - 1].data.len != s->object[s->n_object - 1].total)
+		s->n_object_shown--; /* its other pieces may come */
 	for (size_t i = 0; i < s->n_object; i++) {
 		struct sp_robject *o = &s->object[i];
 		o->pub.path = text_at(s, o->path_at);
@@ -148,8 +151,26 @@ static bool make_rest(struct sp_spool *s)
 	return true;
 }
 
+/* What was shown before more blocks came. */
+static void forget(struct sp_spool *s)
+{
+	free(s->pub_module);
+	free(s->pub_event);
+	free(s->canon);
+	free(s->where);
+	free(s->kernel_addrs);
+	s->pub_module = NULL;
+	s->pub_event = NULL;
+	s->canon = NULL;
+	s->where = NULL;
+	s->kernel_addrs = NULL;
+	s->n_kernel_addrs = s->n_kset = s->n_canon = 0;
+	s->kernel_addrs_known = s->frames_valid = false;
+}
+
 int sp_show_make(struct sp_spool *s, struct sp_err *err)
 {
+	forget(s);
 	if ((s->n_epoch > 1 && !number_files(s)) || !number_frames(s) || !make_modules(s) ||
 	    !make_rest(s))
 		return sp_err_nomem(err);
@@ -159,6 +180,7 @@ int sp_show_make(struct sp_spool *s, struct sp_err *err)
 void sp_show_counters(struct sp_spool *s)
 {
 	struct sp_counters *c = &s->counters;
+	*c = (struct sp_counters){0};
 	for (size_t i = 0; i < s->n_epoch; i++) {
 		const struct sp_counters *e = &s->epoch[i].counters;
 		for (unsigned k = 0; k < SP_N_COUNTERS; k++) {
@@ -181,10 +203,9 @@ void sp_show_counters(struct sp_spool *s)
 	s->info.n_lost_samples = s->n_lost;
 }
 
-uint32_t sp_show_kernel_set(const struct sp_spool *s, uint32_t thread)
+uint32_t sp_show_kernel_set(const struct sp_spool *s, uint32_t epoch, uint32_t thread)
 {
 	uint32_t origin = s->thread[thread].origin;
-	uint32_t epoch = s->cur->epoch;
 	for (size_t i = 0; i < s->n_kset; i++) {
 		const struct sp_rset *k = &s->set[s->kset[i]];
 		if (k->epoch == epoch && k->origin == origin)
@@ -293,6 +314,29 @@ size_t sp_spool_frames(struct sp_spool *s, const struct sp_spool_frame **out)
 	return 0;
 }
 
+/* Dictionaries begin anew with each epoch. */
+static uint32_t epoch_of_thread(const struct sp_spool *s, uint32_t thread)
+{
+	uint32_t epoch = (uint32_t)s->n_epoch;
+	while (epoch > 1 && s->epoch[epoch - 1].thread > thread)
+		epoch--;
+	return epoch - 1;
+}
+
+size_t sp_spool_sample_frames(struct sp_spool *s, const struct sp_spool_sample *sample,
+			      const struct sp_spool_frame **out)
+{
+	*out = NULL;
+	if (sample->stack > s->n_node || sample->thread >= s->n_thread ||
+	    (sample->maps != SP_NONE && sample->maps >= s->n_set))
+		return 0;
+	uint32_t epoch = epoch_of_thread(s, sample->thread);
+	s->cur_stack = sample->stack - 1;
+	s->cur_set = sample->maps;
+	s->cur_kset = sp_show_kernel_set(s, epoch, sample->thread);
+	return sp_spool_frames(s, out);
+}
+
 enum sp_spool_state sp_spool_state(const struct sp_spool *s)
 {
 	return s->state;
@@ -368,7 +412,7 @@ size_t sp_spool_n_frames(const struct sp_spool *s)
 
 size_t sp_spool_n_stacks(const struct sp_spool *s)
 {
-	return s->n_node + 1; /* the last is the empty stack */
+	return s->n_node + 1; /* 0 is the empty stack */
 }
 
 size_t sp_spool_n_losses(const struct sp_spool *s)
@@ -393,12 +437,12 @@ const struct sp_spool_exec *sp_spool_exec(const struct sp_spool *s, size_t index
 
 size_t sp_spool_n_objects(const struct sp_spool *s)
 {
-	return s->n_object;
+	return s->n_object_shown;
 }
 
 const struct sp_spool_object *sp_spool_object(const struct sp_spool *s, size_t index)
 {
-	return index < s->n_object ? &s->object[index].pub : NULL;
+	return index < s->n_object_shown ? &s->object[index].pub : NULL;
 }
 
 static int by_address(const void *a, const void *b)

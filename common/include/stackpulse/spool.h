@@ -76,8 +76,9 @@ struct sp_spool_sample {
 	uint64_t time_ns;
 	uint32_t thread; /* id of sp_spool_thread() */
 	uint32_t event;  /* index of sp_spool_event() */
-	uint32_t stack;  /* dense id; the same stack of another process may have the same */
+	uint32_t stack;  /* dense id, 0 the empty one; another process's same stack may have the same */
 	uint32_t cpu;    /* UINT32_MAX = unknown */
+	uint32_t maps;   /* what its process had mapped then: stack, maps and thread name the frames */
 	uint64_t weight;
 	const char *comm; /* the thread's name at this time; valid until the next call */
 };
@@ -162,13 +163,29 @@ const struct sp_spool_object *sp_spool_object(const struct sp_spool *s, size_t i
  * number; *out is owned by the reader. */
 size_t sp_spool_kernel_frame_addresses(struct sp_spool *s, const uint64_t **out);
 
-/* Samples in time order, streamed: 1 and *out, 0 at the end. rewind starts again. */
+/* Samples in time order, streamed: 1 and *out, 0 at the end. rewind starts again. A file that has
+ * shrunk or changed since is an error, not a signal: it is read, not mapped. */
 int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err *err);
 void sp_spool_rewind(struct sp_spool *s);
 
 /* The frames of the sample just returned by sp_spool_next, leaf first: *out is owned by the reader
  * and valid until the next call; returns the number (0 for an empty stack). */
 size_t sp_spool_frames(struct sp_spool *s, const struct sp_spool_frame **out);
+
+/* The frames of any sample that was given before, as sp_spool_frames would: equal stack and maps
+ * give equal frames within an origin. 0 for a sample of another spool that can't be one of this. */
+size_t sp_spool_sample_frames(struct sp_spool *s, const struct sp_spool_sample *sample,
+			      const struct sp_spool_frame **out);
+
+/* Live tail: take in the whole blocks that were appended since the spool was opened or refreshed.
+ * 1 when there were some, 0 when not; sp_spool_next, which had come to its end, then goes on with
+ * the new samples. All ids stay; what pointed into the reader (modules, strings, objects, info …)
+ * does not, after 1 or an error. While the end record has not come the state is INCOMPLETE, and
+ * a block that is half there yet is waited for. SP_ERR_CORRUPT when the file has become shorter
+ * than what was read of it. Cost: the new blocks, and the number of definitions. New samples are in
+ * time order among themselves; those of a damaged spool are counted as their blocks claim.
+ * sp-spool writes at least once a second; it gives a new file its name with the first data. */
+int sp_spool_refresh(struct sp_spool *s, struct sp_err *err);
 
 /* Microseconds on the recording's timeline: start_timestamp_us + (time - first sample's time)/1000. */
 uint64_t sp_spool_timestamp_us(const struct sp_spool *s, uint64_t time_ns);
