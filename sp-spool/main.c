@@ -237,7 +237,8 @@ static _Noreturn void die_writing(struct spool_output *out, const struct sp_spoo
 				  const struct sp_err *err)
 {
 	char cure[200] = "";
-	if (out->failed && out->regular && !out->tmp && sp_spool_written_bytes(w))
+	if (out->failed && out->regular && !out->tmp && !out->unnamed &&
+	    sp_spool_written_bytes(w))
 		snprintf(cure, sizeof cure,
 			 "what was written before that is kept and can be read (%llu bytes)",
 			 (unsigned long long)out->whole);

@@ -39,6 +39,30 @@ static int open_in_place(struct spool_output *o, bool regular, struct sp_err *er
 	return 0;
 }
 
+static void proc_path(const struct spool_output *o, char out[32])
+{
+	snprintf(out, 32, "/proc/self/fd/%d", o->fd);
+}
+
+/* A file without a name, which vanishes with its writer whatever ends that: O_TMPFILE (Linux 3.11),
+ * where the file system has it. */
+static bool open_unnamed(struct spool_output *o)
+{
+	char proc[32];
+	o->fd = open(o->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	if (o->fd < 0)
+		return false;
+	proc_path(o, proc);
+	struct stat st;
+	if (stat(proc, &st) == 0) { /* else it could never get a name */
+		o->unnamed = true;
+		return true;
+	}
+	close(o->fd);
+	o->fd = -1;
+	return false;
+}
+
 static int open_new(struct spool_output *o, const struct stat *old, struct sp_err *err)
 {
 	const char *name = strrchr(o->path, '/');
@@ -48,7 +72,12 @@ static int open_new(struct spool_output *o, const struct stat *old, struct sp_er
 		o->tmp = NULL;
 		return sp_err_nomem(err);
 	}
-	o->fd = mkostemp(o->tmp, O_CLOEXEC);
+	if (open_unnamed(o)) {
+		free(o->tmp);
+		o->tmp = NULL;
+	} else {
+		o->fd = mkostemp(o->tmp, O_CLOEXEC);
+	}
 	if (o->fd < 0) {
 		int os = errno;
 		free(o->tmp);
@@ -127,13 +156,42 @@ static int to_disk(struct spool_output *o, struct sp_err *err)
 	return 0;
 }
 
+/* Give the unnamed file its name, or, when a file has that, a hidden one that can take its place. */
+static int give_name(struct spool_output *o, struct sp_err *err)
+{
+	char proc[32];
+	proc_path(o, proc);
+	int rc = linkat(AT_FDCWD, proc, AT_FDCWD, o->path, AT_SYMLINK_FOLLOW);
+	const char *name = strrchr(o->path, '/');
+	name = name ? name + 1 : o->path;
+	for (unsigned i = 0; rc < 0 && errno == EEXIST && i < 100; i++) {
+		free(o->tmp);
+		if (asprintf(&o->tmp, "%.*s.%s.%d-%u", (int)(name - o->path), o->path, name,
+			     (int)getpid(), i) < 0) {
+			o->tmp = NULL;
+			return sp_err_nomem(err);
+		}
+		rc = linkat(AT_FDCWD, proc, AT_FDCWD, o->tmp, AT_SYMLINK_FOLLOW);
+	}
+	if (rc < 0) {
+		rc = sp_err_errno(err, "cannot create %s", o->path);
+		free(o->tmp); /* not ours */
+		o->tmp = NULL;
+		return rc;
+	}
+	o->unnamed = false;
+	return 0;
+}
+
 /* The file takes its name. */
 static int commit(struct spool_output *o, struct sp_err *err)
 {
-	if (!o->tmp)
+	if (!o->tmp && !o->unnamed)
 		return 0;
 	int rc = to_disk(o, err);
-	if (rc < 0)
+	if (rc == 0 && o->unnamed)
+		rc = give_name(o, err);
+	if (rc < 0 || !o->tmp)
 		return rc;
 	if (rename(o->tmp, o->path) < 0)
 		return sp_err_errno(err, "cannot replace %s", o->path);

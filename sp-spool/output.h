@@ -12,7 +12,8 @@
 struct spool_output {
 	int fd;
 	char *path;   /* owned; the name to have, NULL for standard output */
-	char *tmp;    /* owned; the name so far, NULL when it has its own */
+	char *tmp;    /* owned; the name so far, NULL when it has its own or none */
+	bool unnamed; /* has no name yet: it goes away with us */
 	char *dir;    /* owned; the folder that is written to, or NULL */
 	bool regular; /* a file that can be cut back */
 	bool emptied; /* in place: the old content is gone */

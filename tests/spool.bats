@@ -133,6 +133,24 @@ has_samples() { # SPOOL N
 	run -3 sp-sym --format=folded x.spool
 }
 
+@test "kill -9 before the first data leaves nothing behind, and an existing spool as it was" {
+	"$STREAM" samples=10 | sp-spool -o x.spool
+	cp x.spool before.spool
+	mkfifo ff
+	sp-spool -o x.spool <ff 2>/dev/null 3>&- &
+	SPOOL=$!
+	exec 5>ff
+	# It is open, and has no name that can be found.
+	# shellcheck disable=SC2016
+	await bash -c 'readlink /proc/'"$SPOOL"'/fd/* | grep -q "deleted"'
+	equal "$(find . -name '.x*' | wc -l)" 0 "names before the first data"
+	kill -9 "$SPOOL"
+	wait "$SPOOL" || :
+	exec 5>&-
+	equal "$(find . -name '.x*' | wc -l)" 0 "names afterwards"
+	cmp x.spool before.spool
+}
+
 @test "what waits is flushed although no input comes, and a full device is noticed then" {
 	slow_stream samples=10 hz=1000
 	sp-spool -o x.spool <ff 3>&- &
