@@ -62,6 +62,37 @@ not_found_with() {
 	not_found_with --path-map "$PWD/the=$PWD/away"
 }
 
+@test "the kernel's names of another machine come from perf's copy, moved to where its code was" {
+	perf record -q -e cpu-clock -F 4999 -g -o x.data -- dd if=/dev/zero of=/dev/null bs=1M count=4000 >/dev/null 2>perf.log
+	sp-spool -q -o p.spool x.data
+	sp-sym --format=folded p.spool | grep -o '[^;]*_\[k\]' | sort -u >want
+	[ "$(wc -l <want)" -gt 5 ] || skip "no kernel symbols to be had here"
+	release=$(uname -r)
+	# A recording of another kernel, as far as its words go.
+	python3 - "$release" <<'END'
+import sys
+data, name = open("x.data", "rb").read(), sys.argv[1].encode() + b"\0"
+assert name in data
+open("y.data", "wb").write(data.replace(name, b"X" + name[1:]))
+END
+	sp-spool -q -o q.spool y.data
+	sp-sym --format=folded q.spool | grep -o '[^;]*_\[k\]' | sort -u >got
+	comm -13 got want >missing
+	[ "$(wc -l <missing)" -le $(($(wc -l <want) / 10)) ] || fail "missing: $(cat missing)"
+	# The copy is of a boot whose code began 2 MiB lower.
+	file=$(find home/.debug -name kallsyms)
+	python3 - "$file" <<'END'
+import sys
+lines = open(sys.argv[1]).read().splitlines()
+open(sys.argv[1], "w").write("".join("%016x%s\n" % (max(int(l[:16], 16) - 0x200000, 0), l[16:]) for l in lines))
+END
+	sp-sym --format=folded q.spool | grep -o '[^;]*_\[k\]' | sort -u | diff - got
+	mv home/.debug elsewhere
+	sp-sym --format=folded q.spool | grep -o '[^;]*_\[k\]' | sort -u >none
+	if cmp -s none got; then fail "names without a copy"; fi
+	sp-sym --format=folded --debug-dir elsewhere q.spool | grep -o '[^;]*_\[k\]' | sort -u | diff - got
+}
+
 @test "an archive of a recording without build-ids: the path decides, and this is said" {
 	cp "$SP_PROG/chain-pie" prog
 	perf record -q -B -F 999 --call-graph dwarf,16384 -o x.data -- ./prog 200 >/dev/null 2>perf.log

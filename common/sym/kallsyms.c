@@ -157,7 +157,8 @@ static bool has_text_start(const char *text, size_t size)
 	return memmem(text, size, " _text\n", 7) || memmem(text, size, " _stext\n", 8);
 }
 
-int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err)
+static int add(struct sp_kallsyms *k, const char *text, size_t size, bool core_only, uint64_t delta,
+	       struct sp_err *err)
 {
 	const char *end = size ? text + size : text;
 	bool in_core = !size || !has_text_start(text, size);
@@ -168,12 +169,24 @@ int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct
 		if (!parse_line(p, eol ? eol : end, &l) || !l.addr || is_local_label(&l))
 			continue;
 		in_core |= is_name(&l, "_text") || is_name(&l, "_stext");
-		if (!l.module && !in_core)
+		if (l.module ? core_only : !in_core)
 			continue;
+		l.addr += delta;
 		k->n_symbols++;
 		take(k, &l);
 	}
 	return sweep(k, err);
+}
+
+int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err)
+{
+	return add(k, text, size, false, 0, err);
+}
+
+int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, uint64_t delta,
+			 struct sp_err *err)
+{
+	return add(k, text, size, true, delta, err);
 }
 
 bool sp_kallsyms_find(const struct sp_kallsyms *k, uint64_t addr, struct sp_kernel_symbol *out)

@@ -33,6 +33,10 @@ int sp_kallsyms_init(struct sp_kallsyms *k, const uint64_t *needed, size_t n, st
 void sp_kallsyms_deinit(struct sp_kallsyms *k);
 /* May be called for several texts: all of their symbols count. */
 int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err);
+/* Only the core's symbols, which lie delta higher: a copy made in another boot, when the modules
+ * were elsewhere. */
+int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, uint64_t delta,
+			 struct sp_err *err);
 
 struct sp_kernel_symbol {
 	const char *name, *module; /* module without brackets, or NULL; valid until deinit */

@@ -1,8 +1,9 @@
 /* Kernel symbols: those that travel with the spool, else the running kernel's when it is the one
- * that was recorded. */
+ * that was recorded, else those that perf kept of that build. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -55,6 +56,87 @@ static int read_own(struct sp_resolver *r, struct sp_err *err)
 	return rc == SP_ERR_NOMEM ? rc : 0;
 }
 
+/* The address of a symbol in the text, 0: none. */
+static uint64_t symbol_in(const struct sp_buf *text, const char *name)
+{
+	char tail[40];
+	int n = snprintf(tail, sizeof tail, " T %s\n", name);
+	const char *p = n > 0 ? memmem(text->data, text->len, tail, (size_t)n) : NULL;
+	if (!p || p - (const char *)text->data < 16)
+		return 0;
+	uint64_t addr = 0;
+	for (const char *c = p - 16; c < p; c++) {
+		unsigned low = (unsigned char)*c | 0x20;
+		if (low >= '0' && low <= '9')
+			addr = addr << 4 | (low - '0');
+		else if (low >= 'a' && low <= 'f')
+			addr = addr << 4 | (low - 'a' + 10);
+		else
+			return 0;
+	}
+	return addr;
+}
+
+/* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
+ * them: DIR/.build-id/xx/yyyy/kallsyms. They are of some boot; the mapping says where the code
+ * began in the recorded one. */
+static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m, const char *dir,
+			  struct sp_err *err)
+{
+	struct sp_build_id id = {.len = m->build_id_len};
+	char hex[2 * SP_BUILD_ID_MAX + 1], path[4096];
+	if (id.len < 2 || id.len > SP_BUILD_ID_MAX)
+		return 0;
+	memcpy(id.bytes, m->build_id, id.len);
+	sp_build_id_hex(&id, hex);
+	int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/kallsyms", dir, hex, hex + 2);
+	struct sp_buf text = {0};
+	int rc = 0;
+	if (n > 0 && (size_t)n < sizeof path &&
+	    sp_file_read(path, KALLSYMS_MAX, &text, NULL) >= 0) {
+		const char *name = strrchr(m->path, ']');
+		uint64_t there = name && name[1] ? symbol_in(&text, name + 1) : 0;
+		uint64_t here = m->start ? m->start : m->file_offset;
+		if (there && here)
+			rc = sp_kallsyms_add_core(&r->kallsyms, (const char *)text.data, text.len,
+						  here - there, err);
+	}
+	sp_buf_deinit(&text);
+	return rc;
+}
+
+static int read_cached(struct sp_resolver *r, struct sp_err *err)
+{
+	char cache[4096];
+	const char *home = getenv("HOME");
+	int rc = 0, n = snprintf(cache, sizeof cache, "%s/.debug", home ? home : "");
+	bool has_cache = home && home[0] == '/' && n > 0 && (size_t)n < sizeof cache;
+	size_t n_dirs = r->options.n_debug_dirs;
+	for (uint32_t i = 0; i < sp_spool_n_modules(r->spool); i++) {
+		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
+		for (size_t k = 0; m->is_kernel && rc >= 0 && k < n_dirs + has_cache; k++)
+			if (!r->kallsyms.n_symbols)
+				rc = read_cached_in(
+					r, m, k < n_dirs ? r->options.debug_dirs[k] : cache, err);
+	}
+	return rc;
+}
+
+/* The running kernel's, or why not. */
+static int read_running(struct sp_resolver *r, struct sp_err *err)
+{
+	if (r->boot == BOOT_OTHER) {
+		snprintf(r->kernel_problem, sizeof r->kernel_problem,
+			 "no kernel symbols were recorded, and this is another boot");
+		return 0;
+	}
+	int rc = read_own(r, err);
+	if (rc >= 0 && !r->kallsyms.n_symbols && !r->kernel_problem[0])
+		snprintf(r->kernel_problem, sizeof r->kernel_problem,
+			 "/proc/kallsyms hides its addresses (kernel.kptr_restrict)");
+	return rc;
+}
+
 int res_kernel_read(struct sp_resolver *r, struct sp_err *err)
 {
 	if (r->kallsyms_read)
@@ -68,16 +150,12 @@ int res_kernel_read(struct sp_resolver *r, struct sp_err *err)
 		if (o->kind == OBJECT_KALLSYMS && o->data)
 			rc = sp_kallsyms_add(&r->kallsyms, (const char *)o->data, o->size, err);
 	}
-	if (rc < 0 || r->kallsyms.n_symbols)
-		return rc < 0 ? rc : 0;
-	if (r->boot == BOOT_OTHER) {
-		snprintf(r->kernel_problem, sizeof r->kernel_problem,
-			 "no kernel symbols were recorded, and this is another boot");
-		return 0;
+	if (rc >= 0 && !r->kallsyms.n_symbols)
+		rc = read_running(r, err);
+	if (rc >= 0 && !r->kallsyms.n_symbols) {
+		rc = read_cached(r, err);
+		if (r->kallsyms.n_symbols)
+			r->kernel_problem[0] = 0;
 	}
-	rc = read_own(r, err);
-	if (rc >= 0 && !r->kallsyms.n_symbols && !r->kernel_problem[0])
-		snprintf(r->kernel_problem, sizeof r->kernel_problem,
-			 "/proc/kallsyms hides its addresses (kernel.kptr_restrict)");
-	return rc;
+	return rc < 0 ? rc : 0;
 }
