@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """make bench: stackpulse beside perf and samply, in one run, on this machine.
 
-    make bench BENCH='[--runs N] [--only file,live] [--targets cc1plus,deep,demo] [--slow] [--keep]'
+    make bench BENCH='[--runs N] [--only file,any,live] [--targets cc1plus,deep,demo] [--slow] [--keep]'
 
 file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text; sizes.
+any:  perf.data files of about 300 MB of cc1plus and tsc (60 KB stacks) and of deep (16 KiB, 4999 Hz), to
+      stacks and to folded text, beside cat | wc, samply and perf script | inferno-collapse-perf.
 live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
 
 All commands of a table run in turns, --runs rounds of them (5); the figures are medians. CPU is
 user + system time with all descendants. samply is built once with cargo into build/bench; where
-there is no cargo its rows are left out, and this is said. Nothing is asserted.
+there is no cargo its rows are left out, and this is said; so are inferno (of cargo) and TypeScript
+(of npm). Nothing is asserted.
 """
 import argparse
 import gzip
@@ -85,22 +88,33 @@ def prepare():
             "demo": "%s/build/tests/prog/demo 3" % TOP}
 
 
-def samply():
-    """The path of samply, built when need be, or None."""
-    tool = path("samply/bin/samply")
+def crate(name, program):
+    """The path of a crate's program, built when need be, or None."""
+    tool = path("%s/bin/%s" % (name, program))
     if not os.access(tool, os.X_OK):
         if not shutil.which("cargo"):
-            say("There is no cargo here: the rows of samply are left out.")
+            say("There is no cargo here: the rows of %s are left out." % name)
             return None
-        say("Building samply with cargo into %s (once; minutes) …" % path("samply"))
-        run = subprocess.run(["cargo", "install", "samply", "--locked", "-j2", "--root", path("samply"),
-                              "--target-dir", path("samply-target")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        say("Building %s with cargo into %s (once; minutes) …" % (name, path(name)))
+        run = subprocess.run(["cargo", "install", name, "--locked", "-j2", "--root", path(name),
+                              "--target-dir", path(name + "-target")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              text=True)
-        shutil.rmtree(path("samply-target"), ignore_errors=True)
+        shutil.rmtree(path(name + "-target"), ignore_errors=True)
         if run.returncode != 0:
-            say("samply was not built: " + run.stderr.strip()[-300:])
+            say("%s was not built: %s" % (name, run.stderr.strip()[-300:]))
             return None
     return tool
+
+
+def typescript():
+    """The command that compiles TypeScript's own declarations under node with a perf map, or None."""
+    if not os.path.exists(path("tsc/package/lib/tsc.js")):
+        if not shutil.which("npm") or sh("npm pack --silent typescript@5.6.3 && mkdir -p tsc && "
+                                         "tar xzf typescript-5.6.3.tgz -C tsc", check=False).returncode != 0:
+            say("npm gave no TypeScript: the rows of tsc are left out.")
+            return None
+    lib = "tsc/package/lib"
+    return "node --perf-basic-prof %s/tsc.js --noEmit %s/typescript.d.ts %s/tsserverlibrary.d.ts" % (lib, lib, lib)
 
 
 class Paranoid:
@@ -209,6 +223,44 @@ def bench_file(args, targets, samply_tool):
         os.unlink(path("cc1plus.data"))
 
 
+def bench_any(args, targets, samply_tool):
+    inferno = crate("inferno", "inferno-collapse-perf")
+    files = [("cc1plus", targets["cc1plus"], 999, STACK), ("tsc", typescript(), 999, STACK),
+             ("deep", "./deep 4", 4999, 16384)]
+    print("## Large perf.data files: CPU, and the ratio to cat FILE &#124; wc -c")
+    for name, command, hz, stack in files:
+        if not command:
+            continue
+        say("Recording %s at %d Hz, %d bytes of stack …" % (name, hz, stack))
+        data = name + ".any.data"
+        sh("perf record -q -F %d -k mono --call-graph dwarf,%d -m 32M -o %s -- %s" % (hz, stack, data, command),
+           check=False)  # it ends as its command does, and tsc finds faults in what it is given
+        size = os.path.getsize(path(data))
+        sh("cat %s > /dev/null" % data)
+        ours = "sp-unwind %s 2>unwind.log | sp-spool -o any.spool 2>spool.log" % data
+        commands = [("cat &#124; wc -c", "cat %s | wc -c" % data, None), ("sp-unwind &#124; sp-spool", ours, None),
+                    ("sp-unwind &#124; sp-spool, sp-sym --format=folded",
+                     ours + " && sp-sym --format=folded --no-inline any.spool 2>sym.log", None)]
+        if samply_tool:
+            commands.append(("samply import", "%s import -s -n -o any.json.gz %s 2>samply.log" % (samply_tool, data), None))
+        commands.append(("perf script --no-inline -F comm,tid,time,ip",
+                         "perf script --no-inline -F comm,tid,time,ip -i %s 2>perf.log" % data, 3))
+        if inferno:
+            commands.append(("perf script --no-inline &#124; inferno-collapse-perf",
+                             "perf script --no-inline -i %s 2>perf.log | %s" % (data, inferno), 3))
+        costs = rounds(commands, args.runs)
+        cpu = {label: median([c.cpu for c in costs[label]]) for label, _, _ in commands}
+        samples = our_stats("any.spool")["samples"]
+        print("\n%s: %d Hz, %d bytes of stack, %d samples, %.0f MB" % (name, hz, stack, samples, size / 1e6))
+        table(["", "user s", "sys s", "CPU s", "µs per sample", "wall s", "largest process MB", "cat &#124; wc = 1"],
+              [[label, "%.3f" % median([c.user for c in costs[label]]), "%.3f" % median([c.system for c in costs[label]]),
+                "%.3f" % cpu[label], "%.1f" % (1e6 * cpu[label] / samples), "%.3f" % median([c.wall for c in costs[label]]),
+                "%.0f" % (median([c.rss for c in costs[label]]) / 1024), ratio(cpu[label], cpu[commands[0][0]])]
+               for label, _, _ in commands])
+        if not args.keep:
+            os.unlink(path(data))
+
+
 def recorders(samply_tool, hz, target):
     inner = "./cpu inner " + target
     all_of = [("nothing", inner, None, None)]
@@ -273,20 +325,22 @@ def bench_live(args, targets, samply_tool):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="file,live")
+    parser.add_argument("--only", default="file,any,live")
     parser.add_argument("--lines", default="", help="more options of sp-sym for the folded text")
     parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
     parser.add_argument("--targets", default="cc1plus,deep,demo", help="what is recorded live")
     parser.add_argument("--keep", action="store_true", help="keep the recordings in build/bench")
     args = parser.parse_args()
     targets = prepare()
-    tool = samply()
+    tool = crate("samply", "samply")
     version = sh("perf --version").stdout.strip()
     print("# make bench: %s, %s, %d processors, kernel %s, medians of %d rounds" %
           (version, sh(tool + " --version").stdout.strip() if tool else "no samply", os.cpu_count(), os.uname().release,
            args.runs))
     if "file" in args.only:
         bench_file(args, targets, tool)
+    if "any" in args.only:
+        bench_any(args, targets, tool)
     if "live" in args.only:
         with Paranoid():
             bench_live(args, targets, tool)
