@@ -168,6 +168,9 @@ $(eval $(call prog,cap_spawn,cap_spawn.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_exec,cap_exec.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_jit,cap_jit.c,gcc -O2 -g))
 $(eval $(call prog,cap_vfork,cap_vfork.c,gcc -O2 -g))
+$(eval $(call prog,cap_memfd,cap_memfd.c,gcc -O2 -g))
+$(eval $(call prog,cap_storm,cap_storm.c,gcc -O2 -g))
+$(eval $(call prog,no_ptrace,no_ptrace.c,gcc -O2 -g))
 $(eval $(call prog,uw_life,uw_life.c,gcc -O2 -g -pthread))
 $(eval $(call prog,stream,stream.c,gcc -O2 -g))
 $(eval $(call prog,demo,demo/distance.c demo/text.c demo/main.cc,gcc -O2 -g -pthread,-lstdc++))
@@ -239,6 +242,11 @@ fuzz fuzz-smoke: test-deps
 bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
+
+# All recorders live, the Rust crate too: LIVE='--runs 3 --targets deep'.
+bench-live: test-deps
+	@$(MAKE) -s --no-print-directory all
+	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/live.py $(LIVE)
 
 # The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.
 $(BUILD)/bench/walk: $(BUILD)/obj/tests/bench/walk.o \

@@ -2,7 +2,7 @@
  *
  *   enable | disable        sampling on and off; what was mapped meanwhile is read on enable
  *   add PID                 one more process
- *   refresh PID             read its mappings again
+ *   refresh PID             read its mappings and threads' names again; with -f attach descendants
  *   summary                 counters so far
  *   stop                    end the recording
  *

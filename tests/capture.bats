@@ -754,6 +754,169 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	[ "$n" -ge 1000 ] || fail "$n exec markers"
 }
 
+# --- the rest of what can go wrong ---
+
+@test "ptrace refused: SIGSTOP with a watchdog; the target runs on, also when we are killed" {
+	start cap_many 50
+	await grep -q ready start.out
+	"$SP_PROG/no_ptrace" sp-capture --stop -p "$pid" -d 0.1 >s 2>log || fail "$(cat log)"
+	stream ext s | grep -q '^end status=0'
+	equal "$(states_of "$pid")" S
+	local i c
+	for i in 1 3 6 10 15; do
+		"$SP_PROG/no_ptrace" sp-capture --stop -q -p "$pid" >s 2>log 3>&- &
+		c=$!
+		# Not synchronisation: each round dies at another moment of the attach.
+		read -rt "0.0$(printf %02d $i)" <> <(:) || :
+		kill -9 $c
+		wait $c 2>/dev/null || :
+		await in_state "$pid" S
+	done
+	kill -STOP "$pid"
+	await in_state "$pid" T
+	"$SP_PROG/no_ptrace" sp-capture --stop -p "$pid" -d 0.1 >s 2>log
+	equal "$(states_of "$pid")" T "a target that was stopped before"
+	kill -CONT "$pid"
+}
+
+@test "received and lost together are what the kernel tried to write, exactly, behind a paused reader" {
+	# Samples of a clock: one a period of the target's CPU time.
+	mkfifo fifo go
+	sh -c 'read -r _ <go; cat' <fifo >s 3>&- &
+	local reader=$!
+	pids+=("$reader")
+	sp-capture -F 4999 -s 65528 --ring 256K --no-follow -- "$SP_PROG/chain-pie" 1000 >fifo 2>log 3>&- &
+	capture=$!
+	pids+=("$capture")
+	await sh -c "pgrep -P $capture chain-pie"
+	kill -STOP "$capture" # nobody looks at the ring: it overflows
+	await sh -c "! pgrep -P $capture -r R chain-pie"
+	kill -CONT "$capture"
+	echo >go
+	wait "$capture" || fail "$(cat log)"
+	wait "$reader"
+	local kept lost told
+	kept=$(stream stacks s | wc -l)
+	lost=$(sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p' log)
+	told=$(stream ext s | awk '$1 == "loss" && $5 == 0 { n += $6 } END { print n + 0 }')
+	[ "$lost" -gt 1000 ] || fail "$lost lost: the ring did not overflow"
+	equal "$told" "$lost" "losses with CPU and time"
+	# The rest of what was lost is side-band: the end of a process, a few mappings.
+	[ $((kept + lost)) -gt 4600 ] && [ $((kept + lost)) -lt 5250 ] || fail "$kept kept, $lost lost of 5000"
+}
+
+@test "3,000 threads: with ulimit -n 256 the number needed is said, and enough is enough" {
+	start cap_many 3000
+	await grep -q ready start.out
+	local status=0 needed
+	bash -c "ulimit -n 256; exec sp-capture -d 0.1 -p $pid" >s 2>log || status=$?
+	equal "$status" 1
+	needed=$(sed -n 's/.*ulimit -n \([0-9]*\).*/\1/p' log)
+	[ "$needed" -gt $((3001 * $(nproc))) ] || fail "$(cat log)"
+	equal "$(stream ext s | grep -o '^end status=cut')" "end status=cut" "the stream's end"
+	stream ext s | grep -q "reason=sp-capture failed: .*Too many open files"
+	[ "$needed" -le "$(ulimit -Hn)" ] || skip "the hard limit is below $needed"
+	bash -c "ulimit -n $needed; exec sp-capture -d 0.1 -p $pid" >s 2>log || fail "$(cat log)"
+	stream ext s | grep -q '^end status=0'
+}
+
+@test "1,000 idle threads cost next to no CPU" {
+	start cap_many 1000
+	await grep -q ready start.out
+	begin s -p "$pid"
+	local before after
+	before=$(awk '{ print $14 + $15 }' /proc/"$capture"/stat)
+	sleep 2 # the time that is measured
+	after=$(awk '{ print $14 + $15 }' /proc/"$capture"/stat)
+	kill -INT "$capture"
+	wait "$capture"
+	# In hundredths of a second.
+	[ $((after - before)) -le 6 ] || fail "$((after - before))0 ms of CPU in 2 s"
+}
+
+@test "20,000 children that exec: descriptors and memory stay bounded, nothing is forgotten" {
+	begin s -F 99 -- "$SP_PROG/cap_storm" 20000
+	local most=0 n rss=0 kb
+	while kill -0 "$capture" 2>/dev/null && [ "$(state_of "$capture" 2>/dev/null)" != Z ]; do
+		n=$(find /proc/"$capture"/fd 2>/dev/null | wc -l)
+		kb=$(awk '/^RssAnon/ { print $2 }' /proc/"$capture"/status 2>/dev/null || :)
+		[ "$n" -le "$most" ] || most=$n
+		[ "${kb:-0}" -le "$rss" ] || rss=$kb
+		read -rt 0.05 <> <(:) || :
+	done
+	wait "$capture" || fail "$(cat log)"
+	[ "$most" -gt 0 ] && [ "$most" -lt 60 ] || fail "$most descriptors"
+	[ "$rss" -lt 65536 ] || fail "$rss KiB"
+	grep -q '^20000$' log || fail "$(cat log)"
+	local lost
+	lost=$(sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p' log)
+	n=$(stream ext s | grep -c '^exec')
+	[ "$n" = 20001 ] || [ "$lost" -gt 0 ] || fail "$n exec markers, nothing lost"
+}
+
+@test "a program in a memfd travels in the stream; a jitdump too" {
+	[ "$(id -u)" = 0 ] || skip "map_files needs root"
+	sp-capture -- "$SP_PROG/cap_memfd" 300 jit >s 2>log
+	stream objects s >objects
+	holds "$(cat objects)" "/memfd:cap_memfd"
+	stream object s "/memfd:cap_memfd (deleted)" | cmp - "$SP_PROG/cap_memfd"
+	local p
+	p=$(stream stacks s | awk 'END { print $1 }')
+	stream object s "$PWD/jit-$p.dump" | cmp - "jit-$p.dump"
+	stream ext s | grep -q "^runtime $p 3 1"
+}
+
+@test "a program of another mount namespace travels in the stream, its perf map too" {
+	[ "$(id -u)" = 0 ] || skip "needs a mount namespace"
+	unshare -m true 2>/dev/null || skip "no mount namespaces here"
+	mkdir in
+	unshare -m sh -c 'mount -t tmpfs x in && cp "$1" in/ && cd in && mount -t tmpfs y /tmp && exec ./cap_jit 6000' \
+		sh "$SP_PROG/cap_jit" 3>&- &
+	local p=$!
+	pids+=("$p")
+	await test -s "/proc/$p/root/tmp/perf-$p.map"
+	sp-capture -p "$p" -d 0.3 >s 2>log
+	stream objects s >objects
+	stream object s "$(readlink /proc/"$p"/exe)" | cmp - "$SP_PROG/cap_jit" || fail "$(cat objects)"
+	stream object s "/tmp/perf-$p.map" | grep -q jit_loop
+}
+
+@test "behind sudo: the file and the command are the user's" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	publish
+	chmod 711 "$BATS_TEST_TMPDIR"
+	SUDO_UID=65534 SUDO_GID=65534 sp-capture -o x.data -- id -u >out 2>log
+	equal "$(cat out)" 65534 "the command's user"
+	equal "$(stat -c %u:%g x.data)" 65534:65534 "the file's owner"
+	SUDO_UID=65534 SUDO_GID=65534 sp-capture -q -o x.spool -- "$SP_PROG/chain-pie" 50 >out 2>log
+	equal "$(stat -c %u:%g x.spool)" 65534:65534 "the spool's owner"
+}
+
+@test "a terminal sees what goes on: time, samples, processes, lost" {
+	script -qec "sp-capture -d 2.2 -o x.data -- '$SP_PROG/chain-pie' 5000 & wait" /dev/null >out </dev/null || :
+	grep -qE '[0-9]+ s, [0-9]+ samples, 1 processes, 0 lost' out || fail "$(cat out)"
+}
+
+@test "--control refresh with -f takes descendants along that nobody attached" {
+	sh -c "\"$SP_PROG/chain-pie\" 20000; :" 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await sh -c "grep -q chain /proc/\$(tr -d ' ' </proc/$pid/task/$pid/children)/comm"
+	local child
+	child=$(tr -d ' ' </proc/$pid/task/$pid/children)
+	pids+=("$child")
+	mkfifo fifo
+	begin s -f --control fifo -p "$pid"
+	echo "refresh $pid" >fifo
+	await grep -q 'new descendants' log
+	holds "$(cat log)" "refresh $pid: 0 new mappings, 1 threads, 1 new descendants"
+	more() { echo summary >fifo; [ "$(sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1)" -gt 50 ]; }
+	await more
+	echo stop >fifo
+	wait "$capture"
+	equal "$(stream stacks s | cut -d' ' -f1 | sort -u)" "$child"
+}
+
 # --- words ---
 
 @test "code, help, man page and completion know the same options" {
