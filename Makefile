@@ -8,7 +8,7 @@
 
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
-BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev zlib1g-dev liblzma-dev libiberty-dev
+BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev
 TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
@@ -33,7 +33,7 @@ endif
 CFLAGS   += -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS)
 CPPFLAGS += -Icommon -Icommon/include $(FORTIFY) -pthread
 LDFLAGS  += -Wl,-z,relro,-z,now -pthread $(SANFLAGS)
-LDLIBS   := -lzstd -lz -llzma -liberty
+LDLIBS   := -lzstd -ldeflate -llzma -liberty
 
 TOOLS  := sp-capture sp-unwind sp-spool sp-sym
 COMMON := $(wildcard common/*/*.c)

@@ -2,20 +2,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libdeflate.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include "base/file.h"
 
 #define OUT_BUFFER (256u << 10)
 
+/* Everything is kept and compressed at the end: libdeflate takes whole buffers, and viewers in
+ * browsers read only the first member of a gzip file. */
 struct out_gzip {
-	z_stream z;
-	uint8_t data[64 << 10];
+	struct sp_buf plain; /* owned */
+	int level;
 };
 
 /* A temporary file beside the target, readable as a new file would be. */
@@ -83,11 +85,9 @@ int out_gzip(struct out *o, int level, struct sp_err *err)
 	if (r < 0)
 		return r;
 	struct out_gzip *g = calloc(1, sizeof *g);
-	/* 15 + 16: a gzip header, with time 0, so that equal profiles give equal bytes. */
-	if (!g || deflateInit2(&g->z, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-		free(g);
+	if (!g)
 		return sp_err_nomem(err);
-	}
+	g->level = level;
 	o->gzip = g;
 	return 0;
 }
@@ -102,44 +102,40 @@ static void put(struct out *o, const void *data, size_t n)
 		o->os_error = err.os ? err.os : EIO;
 }
 
-static void deflate_some(struct out *o, const void *data, size_t n, int flush)
+/* The member's header has time 0, so that equal profiles give equal bytes. */
+static bool put_gzip(struct out *o)
 {
-	struct out_gzip *g = o->gzip;
-	g->z.next_in = (Bytef *)(uintptr_t)data;
-	g->z.avail_in = (uInt)n;
-	do {
-		g->z.next_out = g->data;
-		g->z.avail_out = sizeof g->data;
-		deflate(&g->z, flush);
-		put(o, g->data, sizeof g->data - g->z.avail_out);
-	} while (g->z.avail_out == 0);
+	const struct out_gzip *g = o->gzip;
+	struct libdeflate_compressor *z = libdeflate_alloc_compressor(g->level);
+	size_t room = z ? libdeflate_gzip_compress_bound(z, g->plain.len) : 0;
+	void *packed = room && !g->plain.failed ? malloc(room) : NULL;
+	size_t n = packed ? libdeflate_gzip_compress(z, g->plain.data ? g->plain.data : packed,
+						     g->plain.len, packed, room)
+			  : 0;
+	put(o, packed, n);
+	free(packed);
+	libdeflate_free_compressor(z);
+	return n > 0;
 }
 
-static void put_or_deflate(struct out *o, const void *data, size_t n)
+static void put_or_keep(struct out *o, const void *data, size_t n)
 {
-	const uint8_t *p = data;
-	if (!o->gzip) {
+	if (o->gzip)
+		sp_buf_add(&o->gzip->plain, data, n);
+	else
 		put(o, data, n);
-		return;
-	}
-	while (n) {
-		size_t part = n < (1u << 30) ? n : 1u << 30;
-		deflate_some(o, p, part, Z_NO_FLUSH);
-		p += part;
-		n -= part;
-	}
 }
 
 void out_flush(struct out *o)
 {
-	put_or_deflate(o, o->buf.data, o->buf.len);
+	put_or_keep(o, o->buf.data, o->buf.len);
 	o->buf.len = 0;
 }
 
 static void release(struct out *o)
 {
 	if (o->gzip)
-		deflateEnd(&o->gzip->z);
+		sp_buf_deinit(&o->gzip->plain);
 	free(o->gzip);
 	free(o->path);
 	free(o->tmp);
@@ -162,8 +158,8 @@ int out_close(struct out *o, struct sp_err *err)
 {
 	bool failed = o->buf.failed;
 	out_flush(o);
-	if (o->gzip)
-		deflate_some(o, NULL, 0, Z_FINISH);
+	if (o->gzip && !put_gzip(o))
+		failed = true;
 	/* Errors that only close() reports (NFS, quotas) count; a dup keeps standard output itself.
 	 */
 	int fd = o->fd > STDERR_FILENO ? o->fd : dup(o->fd);
@@ -197,7 +193,7 @@ void out_add(struct out *o, const void *data, size_t n)
 	if (o->buf.cap - o->buf.len < n) {
 		out_flush(o);
 		if (o->buf.cap < n) {
-			put_or_deflate(o, data, n);
+			put_or_keep(o, data, n);
 			return;
 		}
 	}

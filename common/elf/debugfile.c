@@ -1,10 +1,10 @@
 #include "elf/debugfile.h"
 
+#include <libdeflate.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #define DEFAULT_ROOT "/usr/lib/debug"
 #define MAX_ROOTS 64
@@ -119,17 +119,6 @@ static bool by_build_id(struct search *s, const struct sp_build_id *id)
 	return false;
 }
 
-static bool crc_matches(const struct sp_elf *found, uint32_t want)
-{
-	uLong crc = crc32(0, NULL, 0);
-	for (size_t at = 0; at < found->size;) {
-		size_t n = found->size - at < (1u << 30) ? found->size - at : 1u << 30;
-		crc = crc32(crc, found->data + at, (uInt)n);
-		at += n;
-	}
-	return (uint32_t)crc == want;
-}
-
 static bool try_debuglink(struct search *s, const char *path, uint32_t crc)
 {
 	struct sp_elf found;
@@ -138,7 +127,7 @@ static bool try_debuglink(struct search *s, const char *path, uint32_t crc)
 	if (found.build_id.len && s->e->build_id.len &&
 	    !sp_build_id_equal(&found.build_id, &s->e->build_id)) {
 		refuse(s, "debug file %s has another build-id", path);
-	} else if (!crc_matches(&found, crc)) {
+	} else if (libdeflate_crc32(0, found.data, found.size) != crc) {
 		refuse(s, "debug file %s has another CRC than .gnu_debuglink says", path);
 	} else {
 		*s->out = found;

@@ -1,8 +1,7 @@
 /* The bytes of a section, inflated when they are compressed. */
-#include <limits.h>
+#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include "elf/elf_file.h"
@@ -39,27 +38,14 @@ static bool read_packing(const struct sp_elf *e, const struct sp_section *s, str
 	return !c.bad;
 }
 
-/* All of raw, or false. */
+/* All of raw, or false. libdeflate inflates whole buffers in a third of zlib's time. */
 static bool inflate_zlib(uint8_t *raw, size_t raw_size, const struct packed *p)
 {
-	z_stream z = {.next_in = (z_const Bytef *)(uintptr_t)p->data, .next_out = raw};
-	size_t in = p->size, out = raw_size;
-	if (inflateInit(&z) != Z_OK)
-		return false;
-	int rc = Z_OK;
-	while (rc == Z_OK) {
-		uInt in_step = in > UINT_MAX ? UINT_MAX : (uInt)in;
-		uInt out_step = out > UINT_MAX ? UINT_MAX : (uInt)out;
-		z.avail_in = in_step;
-		z.avail_out = out_step;
-		rc = inflate(&z, Z_NO_FLUSH);
-		in -= in_step - z.avail_in;
-		out -= out_step - z.avail_out;
-		if (rc == Z_OK && z.avail_in == in_step && z.avail_out == out_step)
-			break;
-	}
-	inflateEnd(&z);
-	return rc == Z_STREAM_END && out == 0;
+	struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+	bool ok = d && libdeflate_zlib_decompress(d, p->data, p->size, raw, raw_size, NULL) ==
+			       LIBDEFLATE_SUCCESS;
+	libdeflate_free_decompressor(d);
+	return ok;
 }
 
 int sp_elf_section_data(const struct sp_elf *e, const struct sp_section *s, const uint8_t **data,

@@ -1,11 +1,11 @@
 #include "spool/format.h"
 
+#include <libdeflate.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 uint32_t sp_spool_crc(const void *data, size_t n)
 {
-	return (uint32_t)crc32_z(0, data, n);
+	return libdeflate_crc32(0, data, n);
 }
 
 void sp_block_encode(uint8_t out[SP_SPOOL_BLOCK_HEAD], const struct sp_block *b)

@@ -2,8 +2,8 @@
  * here, byte by byte, so that every field is known. */
 #include "tap.h"
 
+#include <libdeflate.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 #include "elf/elf_file.h"
 
@@ -118,8 +118,10 @@ static void test_sections(void)
 	memset(raw, 'a', sizeof raw);
 	Elf64_Chdr head = {.ch_type = ELFCOMPRESS_ZLIB, .ch_size = sizeof raw, .ch_addralign = 1};
 	memcpy(packed, &head, sizeof head);
-	uLongf room = sizeof packed - sizeof head;
-	compress(packed + sizeof head, &room, raw, sizeof raw);
+	struct libdeflate_compressor *z = libdeflate_alloc_compressor(6);
+	size_t room = libdeflate_zlib_compress(z, raw, sizeof raw, packed + sizeof head,
+					       sizeof packed - sizeof head);
+	libdeflate_free_compressor(z);
 	struct sp_elf e = {.data = packed, .size = sizeof head + room, .is64 = true};
 	struct sp_section s = {
 		.name = ".debug_x", .type = SHT_PROGBITS, .flags = SHF_COMPRESSED, .size = e.size};
