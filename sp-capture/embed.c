@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "elf/elf_file.h"
 #include "embed_jit.h"
 #include "maps/procs.h"
 
@@ -196,16 +198,51 @@ static int open_mapped(int32_t pid, const struct cap_range *r, const char *path)
 	return -1;
 }
 
-static void embed_file(struct cap_embed_state *s, int32_t pid, const struct cap_range *r,
-		       const char *path, size_t len, uint64_t time_ns)
+/* From the file's first page, where linkers put the note; else from wherever it is. */
+static struct sp_build_id read_build_id(int fd, const char *path)
+{
+	uint8_t page[4096];
+	struct sp_build_id id = {0};
+	struct sp_map_file map;
+	struct sp_elf elf;
+	ssize_t n = pread(fd, page, sizeof page, 0);
+	if (n < SELFMAG || memcmp(page, ELFMAG, SELFMAG) != 0)
+		return id;
+	if (sp_elf_init(&elf, page, (size_t)n, NULL) >= 0) {
+		id = elf.build_id;
+		sp_elf_close(&elf);
+	}
+	if (id.len || sp_map_file_fd(&map, fd, path, NULL) < 0)
+		return id;
+	if (sp_elf_init(&elf, map.data, map.size, NULL) >= 0) {
+		id = elf.build_id;
+		sp_elf_close(&elf);
+	}
+	sp_map_file_close(&map);
+	return id;
+}
+
+/* What the file is, for those who look for it later: another may stand in its place by then. */
+static void tell_build_id(struct cap_embed_state *s, const struct cap_range *r, const char *path,
+			  const struct sp_build_id *id)
+{
+	struct sp_build_id_record b = {.pid = -1,
+				       .misc = PERF_RECORD_MISC_USER,
+				       .len = id->len < sizeof b.id ? id->len : sizeof b.id,
+				       .maj = r->maj,
+				       .min = r->min,
+				       .ino = r->ino,
+				       .path = path};
+	memcpy(b.id, id->bytes, b.len);
+	if (b.len)
+		cap_emit_build_id(s->emit, &b);
+}
+
+static void embed_file(struct cap_embed_state *s, int fd, const struct cap_range *r,
+		       const char *path, size_t len, const struct sp_build_id *id, uint64_t time_ns)
 {
 	struct sp_map_file map;
-	int fd = open_mapped(pid, r, path);
-	if (fd < 0)
-		return;
-	int rc = sp_map_file_fd(&map, fd, path, NULL);
-	close(fd);
-	if (rc < 0)
+	if (sp_map_file_fd(&map, fd, path, NULL) < 0)
 		return;
 	if (!map.size || !cap_embed_may(s, map.size, path)) {
 		sp_map_file_close(&map);
@@ -221,6 +258,8 @@ static void embed_file(struct cap_embed_state *s, int32_t pid, const struct cap_
 		.path = path,
 		.path_len = (uint32_t)len,
 	};
+	o.build_id_len = id->len < sizeof o.build_id ? id->len : sizeof o.build_id;
+	memcpy(o.build_id, id->bytes, o.build_id_len);
 	sp_detail("embedding %s", path);
 	cap_embed_add(s, &o, &map, NULL);
 }
@@ -240,13 +279,20 @@ void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct c
 	size_t len;
 	const char *path = sp_intern_get(&s->emit->procs.paths, r->path, &len);
 	cap_jit_map(s, q, path, len, time_ns);
-	if (s->what == CAP_EMBED_NONE || !r->ino || path[0] != '/' || r->is_anon)
+	if (!r->ino || path[0] != '/' || r->is_anon)
 		return;
-	uint64_t id[3] = {r->ino, (uint64_t)r->maj << 32 | r->min, r->path};
-	uint64_t key = sp_hash(id, sizeof id, 0);
+	uint64_t what[3] = {r->ino, (uint64_t)r->maj << 32 | r->min, r->path};
+	uint64_t key = sp_hash(what, sizeof what, 0);
 	if (sp_map64_get(&s->seen, key) != SP_NOT_FOUND)
 		return;
 	sp_map64_put(&s->seen, key, 0);
-	if (s->what == CAP_EMBED_ALL || would_be_missed(r, path, len))
-		embed_file(s, q->pid, r, path, len, time_ns);
+	int fd = open_mapped(q->pid, r, path);
+	if (fd < 0)
+		return;
+	struct sp_build_id id = read_build_id(fd, path);
+	tell_build_id(s, r, path, &id);
+	if (s->what == CAP_EMBED_ALL ||
+	    (s->what == CAP_EMBED_AUTO && would_be_missed(r, path, len)))
+		embed_file(s, fd, r, path, len, &id, time_ns);
+	close(fd);
 }

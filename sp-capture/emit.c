@@ -148,6 +148,15 @@ void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *
 	note_time(e, time_ns);
 }
 
+void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b)
+{
+	uint8_t rec[SP_BUILD_ID_RECORD_MAX];
+	size_t size = sp_build_id_encode(rec, b);
+	uint8_t *p = size ? take(e, size) : NULL;
+	if (p)
+		memcpy(p, rec, size);
+}
+
 void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, const char *name,
 			  uint64_t time_ns)
 {

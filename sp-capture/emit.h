@@ -79,6 +79,7 @@ void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *com
 		   uint64_t time_ns);
 void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
 		    size_t path_len, uint64_t time_ns);
+void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b);
 void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, const char *name,
 			  uint64_t time_ns);
 

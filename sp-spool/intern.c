@@ -122,8 +122,8 @@ static uint32_t file_of(struct spool_intern *x, const struct sp_mapping *m)
 	/* The kernel's mapping is called after a symbol too: [kernel.kallsyms]_text. */
 	bool core = f.is_kernel && !strncmp(id->path, KERNEL_NAME, sizeof KERNEL_NAME - 1);
 	if (!f.build_id_len && !f.is_anon)
-		f.build_id = sp_reader_build_id(x->reader, core ? KERNEL_NAME : id->path,
-						&f.build_id_len);
+		f.build_id = sp_reader_build_id(x->reader, core ? KERNEL_NAME : id->path, id->maj,
+						id->min, id->ino, &f.build_id_len);
 	uint32_t number = sp_spool_put_file(x->w, &f);
 	if (number != SP_NONE)
 		x->file[file] = number + 1;

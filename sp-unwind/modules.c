@@ -165,11 +165,12 @@ static void make_room(struct un_modules *m)
 	}
 }
 
-static void set_build_id(struct un_modules *m, const char *path, struct sp_build_id *id)
+static void set_build_id(struct un_modules *m, const struct sp_file_id *file,
+			 struct sp_build_id *id)
 {
 	uint8_t len = 0;
 	const uint8_t *bytes = !id->len && m->origin.build_id
-				       ? m->origin.build_id(m->origin.ctx, path, &len)
+				       ? m->origin.build_id(m->origin.ctx, file, &len)
 				       : NULL;
 	if (bytes && len <= SP_BUILD_ID_MAX) {
 		id->len = len;
@@ -195,7 +196,7 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 				  .start = map->start,
 				  .end = map->end,
 				  .foff = map->foff};
-	set_build_id(m, id->path, &q.build_id);
+	set_build_id(m, id, &q.build_id);
 	char why[200] = "";
 	int rc;
 	if (un_embedded_open(&m->embedded, elf, &q, pid)) {
@@ -210,6 +211,10 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 		if (m->origin.is_live && un_is_alive(pid, time_ns, m->boot_offset_ns))
 			q.live_pid = pid;
 		rc = sp_find_elf(elf, &m->o.find, &q, why, err);
+		bool missing = rc == SP_FOUND_NOTHING || rc == SP_FOUND_OTHER;
+		if (missing && q.build_id.len &&
+		    sp_file_of_build_id(elf, &q.build_id, true, &m->o.debug_dirs, err) == 1)
+			rc = SP_FOUND;
 	}
 	if (rc == SP_FOUND_BY_PATH) {
 		m->n_by_path += !f->said;

@@ -22,8 +22,8 @@ struct un_modules_options {
 struct un_origin {
 	bool is_live; /* this boot of this machine: processes may be asked (boot id) */
 	bool is_host; /* this machine's kernel by name and release: its vdso is ours */
-	/* Build-id of a path that the recording lists, or NULL. */
-	const uint8_t *(*build_id)(void *ctx, const char *path, uint8_t *len);
+	/* Build-id of a file that the recording lists, or NULL. */
+	const uint8_t *(*build_id)(void *ctx, const struct sp_file_id *file, uint8_t *len);
 	void *ctx;
 };
 

@@ -31,9 +31,9 @@ struct run {
 	uint64_t round_ns, round_bytes; /* the last FINISHED_ROUND's time, bytes since then */
 };
 
-static const uint8_t *build_id_of(void *ctx, const char *path, uint8_t *len)
+static const uint8_t *build_id_of(void *ctx, const struct sp_file_id *file, uint8_t *len)
 {
-	return sp_reader_build_id(ctx, path, len);
+	return sp_reader_build_id(ctx, file->path, file->maj, file->min, file->ino, len);
 }
 
 /* Once the head has been read: where the stream comes from. */

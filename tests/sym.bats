@@ -310,3 +310,37 @@ assert wide <= int(sys.argv[1]), wide' $width
 		grep -q "[ \"]${format}[ \"]" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $format"
 	done
 }
+
+@test "a binary rewritten in place, its time kept: refused by build-id; named again from its copy" {
+	cp "$SP_PROG/chain-pie" prog
+	id=$(readelf -nW prog | sed -n 's/.*Build ID: //p')
+	sp-capture -q -- ./prog 100 >s.perf
+	perf buildid-list -f -i s.perf >list
+	holds "$(cat list)" "$id $PWD/prog"
+	sp-unwind -q <s.perf | sp-spool -q -o p.spool
+	sym 0 -f folded p.spool
+	cp out right
+	holds "$(cat right)" ";hot "
+	# Another program in the same inode, and no trace of that in its times.
+	mkdir -p "dbg/.build-id/${id:0:2}"
+	cp prog "dbg/.build-id/${id:0:2}/${id:2}.debug"
+	time=$(stat -c %y prog)
+	cat "$SP_PROG/templates" >prog
+	touch -d "$time" prog
+	sym 0 -f folded p.spool
+	grep -q ";hot " out && fail "named by another program"
+	holds "$(cat out)" "[prog+0x"
+	sym 0 -f stats p.spool
+	holds "$(cat out)" "cause: $PWD/prog has another build-id: "
+	sp-unwind <s.perf 2>log >/dev/null
+	holds "$(cat log)" "not used: $PWD/prog has another build-id"
+	# The original, found by its build-id: whole, and as a debug file.
+	sym 0 -f folded --debug-dir dbg p.spool
+	cmp out right
+	sp-unwind -q --debug-dir dbg <s.perf | sp-spool -q -o again.spool
+	sym 0 -f folded --debug-dir dbg again.spool
+	cmp out right
+	objcopy --only-keep-debug "$SP_PROG/chain-pie" "dbg/.build-id/${id:0:2}/${id:2}.debug"
+	sym 0 -f folded --debug-dir dbg p.spool
+	cmp out right
+}

@@ -59,13 +59,13 @@ static int start(struct search *s, struct sp_elf *out, const struct sp_elf *e, c
 
 static bool is_itself(const struct search *s, const struct sp_elf *found)
 {
-	return s->e->map.ino && found->map.ino == s->e->map.ino && found->map.dev == s->e->map.dev;
+	return s->e && s->e->map.ino && found->map.ino == s->e->map.ino && found->map.dev == s->e->map.dev;
 }
 
 static bool same_machine(const struct search *s, const struct sp_elf *found)
 {
-	return found->machine == s->e->machine && found->is64 == s->e->is64 &&
-	       found->swap == s->e->swap;
+	return !s->e || (found->machine == s->e->machine && found->is64 == s->e->is64 &&
+	       found->swap == s->e->swap);
 }
 
 /* Opens a candidate into *found; false when there is none or it is no ELF file. */
@@ -191,6 +191,42 @@ int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *p
 	if (rc < 0)
 		return rc;
 	rc = by_build_id(&s, &e->build_id) || by_debuglink(&s);
+	free(s.env);
+	return rc;
+}
+
+/* Whether a program's code is in it: debug files have its headers only. */
+static bool has_code(const struct sp_elf *e)
+{
+	bool found = false;
+	for (size_t i = 0; i < e->n_segments && !found; i++)
+		found = e->segments[i].type == PT_LOAD && e->segments[i].flags & PF_X &&
+			e->segments[i].filesz;
+	const struct sp_section *text = sp_elf_section(e, ".text");
+	return found && (!text || text->type != SHT_NOBITS);
+}
+
+int sp_file_of_build_id(struct sp_elf *out, const struct sp_build_id *id, bool whole,
+			const struct sp_debug_dirs *dirs, struct sp_err *err)
+{
+	static const char *const ends[] = {"", ".debug"};
+	char hex[2 * SP_BUILD_ID_MAX + 1], path[MAX_PATH + 200];
+	struct search s;
+	if (id->len < 2)
+		return 0;
+	int rc = start(&s, out, NULL, NULL, dirs, NULL, err);
+	sp_build_id_hex(id, hex);
+	for (size_t k = 0; rc == 0 && k < 2; k++) {
+		for (size_t i = 0; rc == 0 && i < s.n_roots; i++) {
+			snprintf(path, sizeof path, "%s/.build-id/%.2s/%s%s", s.roots[i], hex,
+				 hex + 2, ends[k]);
+			rc = try_build_id(&s, path, id);
+			if (rc == 1 && whole && !has_code(out)) {
+				sp_elf_close(out);
+				rc = 0;
+			}
+		}
+	}
 	free(s.env);
 	return rc;
 }

@@ -15,6 +15,11 @@ struct sp_debug_dirs {
  * refused ("debug file … has another CRC"). path: where e lies, for searching beside it. */
 int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *path,
 		       const struct sp_debug_dirs *dirs, char why[200], struct sp_err *err);
+/* The file of a build-id, from the same folders: the program or library itself
+ * (.build-id/xx/rest), or, unless whole is set, its debug file (….debug), whose segments may have
+ * no bytes. 1 and *out, or 0. */
+int sp_file_of_build_id(struct sp_elf *out, const struct sp_build_id *id, bool whole,
+			const struct sp_debug_dirs *dirs, struct sp_err *err);
 /* Same for the file that .gnu_debugaltlink names. */
 int sp_alt_file_find(struct sp_elf *out, const struct sp_elf *e, const char *path,
 		     const struct sp_debug_dirs *dirs, char why[200], struct sp_err *err);

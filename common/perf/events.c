@@ -254,6 +254,23 @@ static bool without_pid(const uint8_t *rec, size_t size)
 	return size >= 36 + 13 && memcmp(rec + 36, "nel.kallsyms]", 13) == 0;
 }
 
+/* What a build-id is known by: the path, and behind its NUL the file. 0: too long. */
+#define KEY_MAX (4096u + 1 + 16)
+static size_t build_id_key(uint8_t out[KEY_MAX], const char *path, size_t len, uint32_t maj,
+			   uint32_t min, uint64_t ino)
+{
+	if (len > 4096)
+		return 0;
+	memcpy(out, path, len);
+	if (!ino)
+		return len;
+	out[len++] = 0;
+	sp_put32(out + len, maj);
+	sp_put32(out + len + 4, min);
+	sp_put64(out + len + 8, ino);
+	return len + 16;
+}
+
 void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size)
 {
 	size_t id_at = without_pid(rec, size) ? 8 : 12, path_at = id_at + 24;
@@ -264,18 +281,38 @@ void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size)
 	if (!path_len || !len || len > 20 || e->paths.n >= BUILD_IDS_MAX ||
 	    e->paths.bytes.len > PATHS_BYTES_MAX)
 		return;
+	struct events_build_id b = {.pid = id_at == 12 ? (int32_t)sp_get32(rec + 8) : -1,
+				    .misc = sp_get16(rec + 4) & 7,
+				    .len = len};
+	memcpy(b.id, rec + id_at, len);
+	const uint8_t *file = rec + size - SP_BUILD_ID_FILE_BYTES;
+	if (size - path_at > path_len + SP_BUILD_ID_FILE_BYTES &&
+	    !memcmp(file, SP_BUILD_ID_FILE_MAGIC, 8)) {
+		b.maj = sp_get32(file + 8);
+		b.min = sp_get32(file + 12);
+		b.ino = sp_get64(file + 16);
+	}
+	uint8_t key[KEY_MAX];
+	size_t key_len = build_id_key(key, (const char *)rec + path_at, path_len, b.maj, b.min, b.ino);
 	bool is_new;
-	uint32_t i = sp_intern_add(&e->paths, rec + path_at, path_len, &is_new);
+	uint32_t i = key_len ? sp_intern_add(&e->paths, key, key_len, &is_new) : SP_NOT_FOUND;
 	if (i == SP_NOT_FOUND ||
 	    !sp_grow(&e->build_ids, &e->cap_build_ids, (size_t)i + 1, sizeof *e->build_ids))
 		return;
-	int32_t pid = id_at == 12 ? (int32_t)sp_get32(rec + 8) : -1;
-	struct events_build_id *b = &e->build_ids[i];
-	if (is_new || pid == -1 || b->pid != -1) {
-		*b = (struct events_build_id){
-			.pid = pid, .misc = sp_get16(rec + 4) & 7, .len = len};
-		memcpy(b->id, rec + id_at, len);
-	}
+	if (is_new || b.pid == -1 || e->build_ids[i].pid != -1)
+		e->build_ids[i] = b;
+}
+
+const struct events_build_id *sp_events_find_build_id(const struct sp_events *e, const char *path,
+						      uint32_t maj, uint32_t min, uint64_t ino)
+{
+	uint8_t key[KEY_MAX];
+	size_t len = strlen(path);
+	size_t n = ino ? build_id_key(key, path, len, maj, min, ino) : 0;
+	uint32_t i = n ? sp_intern_find(&e->paths, key, n) : SP_NOT_FOUND;
+	if (i == SP_NOT_FOUND)
+		i = sp_intern_find(&e->paths, path, len);
+	return i == SP_NOT_FOUND ? NULL : &e->build_ids[i];
 }
 
 /* --- records --- */

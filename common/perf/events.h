@@ -11,6 +11,8 @@ struct events_build_id {
 	int32_t pid;
 	uint16_t misc; /* cpumode */
 	uint8_t len, id[20];
+	uint32_t maj, min;
+	uint64_t ino; /* 0 = of the path, whichever file it is */
 };
 
 struct sp_events {
@@ -26,7 +28,7 @@ struct sp_events {
 	size_t features_bytes;
 	uint64_t comp_mmap_len;
 
-	struct sp_intern paths;            /* of build_ids, same index */
+	struct sp_intern paths; /* of build_ids, same index: path, NUL, then the file if it is known */
 	struct events_build_id *build_ids; /* owned */
 	size_t cap_build_ids;
 };
@@ -46,6 +48,9 @@ struct sp_event *sp_events_find(const struct sp_events *e, uint64_t id);
 int sp_events_feature(struct sp_events *e, unsigned feature, const uint8_t *data, size_t size);
 /* One HEADER_BUILD_ID record (native order). */
 void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size);
+/* Of that file, else of that path; or NULL. */
+const struct events_build_id *sp_events_find_build_id(const struct sp_events *e, const char *path,
+						      uint32_t maj, uint32_t min, uint64_t ino);
 /* A HEADER_* record of a stream (native order); anything else is ignored. */
 int sp_events_record(struct sp_events *e, const uint8_t *rec, size_t size, struct sp_err *err);
 

@@ -75,9 +75,9 @@ int sp_head_write(struct sp_writer *w, const struct sp_reader *r, unsigned flags
 		rc = sp_writer_head_end(w, err);
 	if (rc == 0)
 		rc = sp_head_tracing_data(w, r, err);
-	struct sp_reader_build_id b;
+	struct sp_build_id_record b;
 	for (size_t i = 0; rc == 0 && sp_reader_build_id_at(r, i, &b); i++)
-		rc = sp_writer_build_id(w, b.pid, b.misc, b.id, b.len, b.path, err);
+		rc = sp_writer_build_id(w, &b, err);
 	return rc;
 }
 

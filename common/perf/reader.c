@@ -9,6 +9,7 @@
 #include "perf/ext.h"
 #include "perf/parse.h"
 #include "perf/reader_priv.h"
+#include "perf/writer.h"
 
 /* Order (stream.md): without FINISHED_ROUND records wait within this many bytes of input; with
  * them within their round, as long as memory allows. */
@@ -457,24 +458,28 @@ const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, si
 	return r->ev.raw_features[feature].data;
 }
 
-const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint8_t *len)
+const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint32_t maj,
+				  uint32_t min, uint64_t ino, uint8_t *len)
 {
-	uint32_t i = sp_intern_find(&r->ev.paths, path, strlen(path));
-	if (i == SP_NOT_FOUND)
+	const struct events_build_id *b = sp_events_find_build_id(&r->ev, path, maj, min, ino);
+	if (!b)
 		return NULL;
-	*len = r->ev.build_ids[i].len;
-	return r->ev.build_ids[i].id;
+	*len = b->len;
+	return b->id;
 }
 
-bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader_build_id *out)
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out)
 {
 	if (i >= r->ev.paths.n)
 		return false;
 	const struct events_build_id *b = &r->ev.build_ids[i];
-	*out = (struct sp_reader_build_id){.path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL),
+	*out = (struct sp_build_id_record){.path = sp_intern_get(&r->ev.paths, (uint32_t)i, NULL),
 					   .pid = b->pid,
 					   .misc = b->misc,
-					   .len = b->len};
+					   .len = b->len,
+					   .maj = b->maj,
+					   .min = b->min,
+					   .ino = b->ino};
 	memcpy(out->id, b->id, sizeof out->id);
 	return true;
 }

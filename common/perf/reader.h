@@ -63,20 +63,17 @@ const char *sp_reader_complaint(const struct sp_reader *r);
 const struct sp_perf_info *sp_reader_info(const struct sp_reader *r);
 size_t sp_reader_n_events(const struct sp_reader *r);
 const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index);
-/* Build-ids from HEADER_BUILD_ID records and the file's table: of a path (pid -1 or that pid's). */
-const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint8_t *len);
+/* Build-ids from HEADER_BUILD_ID records and the file's table: of a file, by its device and inode
+ * where the record has them (ino 0: not known), else of its path. */
+const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint32_t maj,
+				  uint32_t min, uint64_t ino, uint8_t *len);
 /* A feature's content as it came, in native order, or NULL (feature.h has numbers and shapes). Of a
  * stream: what has come so far. */
 const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, size_t *size);
 /* Every build-id that the input told, for a filter that passes a file's table on. False when i is
  * beyond the last. */
-struct sp_reader_build_id {
-	const char *path; /* owned by the reader */
-	int32_t pid;
-	uint16_t misc; /* cpumode */
-	uint8_t len, id[20];
-};
-bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_reader_build_id *out);
+struct sp_build_id_record; /* writer.h; the path is the reader's until the next record */
+bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out);
 /* Bytes of the input that have been used so far, and its size when that is known (else 0). */
 uint64_t sp_reader_offset(const struct sp_reader *r);
 uint64_t sp_reader_input_bytes(const struct sp_reader *r);

@@ -77,6 +77,8 @@ enum sp_cpumode {
 /* Bits of misc beside the cpumode; their meaning depends on the type. */
 #define SP_MISC_COMM_EXEC (UINT16_C(1) << 13)
 #define SP_MISC_MMAP_DATA (UINT16_C(1) << 13)
+#define SP_BUILD_ID_FILE_MAGIC "STKPULSE" /* at the end of a HEADER_BUILD_ID, writer.h */
+#define SP_BUILD_ID_FILE_BYTES 24u
 #define SP_MISC_BUILD_ID (UINT16_C(1) << 14)      /* MMAP2 with a build-id */
 #define SP_MISC_BUILD_ID_SIZE (UINT16_C(1) << 15) /* HEADER_BUILD_ID tells the length */
 

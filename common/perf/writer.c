@@ -433,22 +433,34 @@ int sp_writer_features(struct sp_writer *w, const struct sp_writer_features *f, 
 	return rc == 0 ? sp_writer_head_end(w, err) : rc;
 }
 
-int sp_writer_build_id(struct sp_writer *w, int32_t pid, uint16_t misc, const uint8_t *build_id,
-		       uint8_t len, const char *path, struct sp_err *err)
+size_t sp_build_id_encode(uint8_t out[SP_BUILD_ID_RECORD_MAX], const struct sp_build_id_record *b)
 {
-	size_t path_len = strlen(path), size = (36 + path_len + 1 + 63) & ~(size_t)63;
-	if (len > 20 || size > RECORD_MAX)
+	size_t path_len = strlen(b->path), size = (36 + path_len + 1 + 63) & ~(size_t)63;
+	if (b->len > 20 || path_len >= 4096 - 64) /* perf reads names into PATH_MAX bytes */
 		return 0;
-	uint8_t rec[RECORD_MAX];
-	memset(rec, 0, size);
-	sp_put32(rec, SP_PERF_HEADER_BUILD_ID);
-	sp_put16(rec + 4, misc | SP_MISC_BUILD_ID_SIZE);
-	sp_put16(rec + 6, (uint16_t)size);
-	sp_put32(rec + 8, (uint32_t)pid);
-	memcpy(rec + 12, build_id, len);
-	rec[32] = len;
-	memcpy(rec + 36, path, path_len);
-	return sp_writer_raw(w, rec, size, err);
+	size_t total = size + (b->ino ? SP_BUILD_ID_FILE_BYTES : 0);
+	memset(out, 0, total);
+	sp_put32(out, SP_PERF_HEADER_BUILD_ID);
+	sp_put16(out + 4, b->misc | SP_MISC_BUILD_ID_SIZE);
+	sp_put16(out + 6, (uint16_t)total);
+	sp_put32(out + 8, (uint32_t)b->pid);
+	memcpy(out + 12, b->id, b->len);
+	out[32] = b->len;
+	memcpy(out + 36, b->path, path_len);
+	if (b->ino) {
+		memcpy(out + size, SP_BUILD_ID_FILE_MAGIC, 8);
+		sp_put32(out + size + 8, b->maj);
+		sp_put32(out + size + 12, b->min);
+		sp_put64(out + size + 16, b->ino);
+	}
+	return total;
+}
+
+int sp_writer_build_id(struct sp_writer *w, const struct sp_build_id_record *b, struct sp_err *err)
+{
+	uint8_t rec[SP_BUILD_ID_RECORD_MAX];
+	size_t size = sp_build_id_encode(rec, b);
+	return size ? sp_writer_raw(w, rec, size, err) : 0;
 }
 
 /* --- records that the tools make --- */

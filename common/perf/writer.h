@@ -53,9 +53,21 @@ int sp_writer_tracing_data(struct sp_writer *w, const void *data, size_t size, s
 /* EVENT_DESC of all attrs, LAST_FEATURE, EVENT_UPDATE/NAME: what sp_writer_features does at its
  * end, for those who wrote the features one by one. */
 int sp_writer_head_end(struct sp_writer *w, struct sp_err *err);
-/* HEADER_BUILD_ID: pid -1 for all processes; misc says kernel or user (SP_CPUMODE_*). */
-int sp_writer_build_id(struct sp_writer *w, int32_t pid, uint16_t misc, const uint8_t *build_id,
-		       uint8_t len, const char *path, struct sp_err *err);
+/* HEADER_BUILD_ID: pid -1 for all processes; misc says kernel or user (SP_CPUMODE_*). Several files
+ * may have had one path: device and inode, when they are known, follow the path where perf does not
+ * look (after its NUL and padding: magic "STKPULSE", u32 maj, u32 min, u64 ino). */
+struct sp_build_id_record {
+	int32_t pid;
+	uint16_t misc;
+	uint8_t len, id[20];
+	uint32_t maj, min;
+	uint64_t ino; /* 0 = not known: the path alone says which file */
+	const char *path;
+};
+#define SP_BUILD_ID_RECORD_MAX 4224u
+int sp_writer_build_id(struct sp_writer *w, const struct sp_build_id_record *b, struct sp_err *err);
+/* The record's bytes; 0 when the path is longer than perf reads. */
+size_t sp_build_id_encode(uint8_t out[SP_BUILD_ID_RECORD_MAX], const struct sp_build_id_record *b);
 
 /* --- records --- */
 /* A whole record as it stands (its size field must equal size). */

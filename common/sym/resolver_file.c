@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include "elf/debugfile.h"
 #include "elf/find.h"
 #include "sym/resolver_impl.h"
 
@@ -115,6 +116,26 @@ static bool is_rewritten(const struct sp_resolver *r, const struct sp_spool_modu
 	return st.st_ino == m->inode && changed > end;
 }
 
+/* What --debug-dir and its like hold under the module's build-id, for a file that is not there any
+ * more. */
+static int open_by_build_id(struct sp_resolver *r, struct res_file *f,
+			    const struct sp_spool_module *m, struct sp_symfile **out,
+			    struct sp_err *err)
+{
+	struct sp_debug_dirs dirs = {r->options.debug_dirs, r->options.n_debug_dirs};
+	struct sp_build_id id = build_id(m->build_id, m->build_id_len);
+	struct sp_elf elf;
+	int rc = sp_file_of_build_id(&elf, &id, false, &dirs, err);
+	if (rc <= 0)
+		return rc;
+	f->problem[0] = 0;
+	char path[4096];
+	snprintf(path, sizeof path, "%s", elf.path ? elf.path : m->path);
+	struct sp_symfile_options options = symfile_options(r);
+	rc = sp_symfile_open_elf(out, &elf, path, &options, err);
+	return rc < 0 ? rc : 1;
+}
+
 static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp_spool_module *m,
 		      struct sp_symfile **out, struct sp_err *err)
 {
@@ -137,7 +158,7 @@ static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp
 	if (rc < 0)
 		return rc;
 	if (rc != SP_FOUND && rc != SP_FOUND_BY_PATH)
-		return 0;
+		return open_by_build_id(r, f, m, out, err);
 	if (is_rewritten(r, m, &elf)) {
 		snprintf(f->problem, sizeof f->problem,
 			 "%.120s was written after the recording: another build", m->path);
@@ -202,13 +223,38 @@ int res_file_open(struct sp_resolver *r, struct res_file *f, struct sp_err *err)
 	return 0;
 }
 
+/* A debug file of its own has the program's segments without their bytes, and so without their
+ * offsets: the only executable one is what was mapped, if it is as large. */
+static bool svma_without_bytes(const struct sp_elf *e, const struct sp_spool_module *m,
+			       uint64_t foff, uint64_t *svma)
+{
+	const struct sp_segment *code = NULL;
+	for (size_t i = 0; i < e->n_segments; i++) {
+		const struct sp_segment *s = &e->segments[i];
+		if (s->type != PT_LOAD || !(s->flags & PF_X))
+			continue;
+		if (code)
+			return false;
+		code = s;
+	}
+	if (!code || code->memsz > UINT64_MAX / 2 || foff < m->file_offset)
+		return false;
+	uint64_t first = code->svma & ~(uint64_t)4095;
+	uint64_t pages = (code->svma + code->memsz + 4095 - first) & ~(uint64_t)4095;
+	*svma = first + (foff - m->file_offset);
+	return pages == m->end - m->start;
+}
+
 int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, struct sp_err *err)
 {
 	int rc = res_file_open(r, f, err);
 	uint64_t svma, start;
-	if (rc < 0 || !f->symfile || a->frame.rel_ip < f->image_foff ||
-	    !sp_elf_foff_to_svma(sp_symfile_elf(f->symfile), a->frame.rel_ip - f->image_foff,
-				 &svma))
+	if (rc < 0 || !f->symfile || a->frame.rel_ip < f->image_foff)
+		return rc;
+	const struct sp_elf *elf = sp_symfile_elf(f->symfile);
+	uint64_t foff = a->frame.rel_ip - f->image_foff;
+	if (!sp_elf_foff_to_svma(elf, foff, &svma) &&
+	    !svma_without_bytes(elf, sp_spool_module(r->spool, a->frame.module), foff, &svma))
 		return rc;
 	rc = sp_symfile_lookup(f->symfile, svma, &a->levels, &start, err);
 	if (rc <= 0)

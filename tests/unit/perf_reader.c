@@ -447,7 +447,7 @@ static void test_features(bool be)
 	if (r) {
 		const struct sp_perf_info *i = sp_reader_info(r);
 		uint8_t len = 0;
-		const uint8_t *id = sp_reader_build_id(r, "/lib/x.so", &len);
+		const uint8_t *id = sp_reader_build_id(r, "/lib/x.so", 0, 0, 0, &len);
 		tap_str(i->hostname, "a host", "the host's name");
 		tap_str(i->arch, "s390x", "the machine");
 		tap_str(i->cmdline, "perf record", "the command line");
@@ -462,7 +462,7 @@ static void test_features(bool be)
 		       "a short attr is filled up to 128 bytes");
 		tap_ok(id && len == 20 && memcmp(id, "01234567890123456789", 20) == 0,
 		       "a build-id by path");
-		tap_ok(!sp_reader_build_id(r, "/lib/y.so", &len), "none of a path without");
+		tap_ok(!sp_reader_build_id(r, "/lib/y.so", 0, 0, 0, &len), "none of a path without");
 	}
 	sp_reader_close(r);
 	sp_buf_deinit(&e.b);

@@ -72,7 +72,14 @@ static void write_body(struct sp_writer *w)
 	m.build_id_len = 20;
 	memset(m.build_id, 0xab, 20);
 	sp_writer_mmap2(w, 100, 101, &m, 2, &sid, &err);
-	sp_writer_build_id(w, -1, 2, m.build_id, 20, "/bin/true", &err);
+	struct sp_build_id_record id = {.pid = -1, .misc = 2, .len = 20, .path = "/bin/true"};
+	memcpy(id.id, m.build_id, 20);
+	sp_writer_build_id(w, &id, &err);
+	id.id[0] ^= 0xff;
+	id.maj = 8;
+	id.min = 1;
+	id.ino = 4711;
+	sp_writer_build_id(w, &id, &err);
 	struct enc e = {0};
 	e_sample(&e, 78, 6000, 0x1234);
 	sp_writer_raw(w, e.b.data, e.b.len, &err);
@@ -162,7 +169,12 @@ static void check_info(struct sp_reader *r)
 	tap_eq(i->wall_ns, 1700000000000000000, "and the clocks' common instant");
 	tap_eq(sp_reader_n_events(r), 2, "both events");
 	tap_eq(sp_reader_event(r, 1)->n_ids, 1, "with one id each");
-	tap_ok(sp_reader_build_id(r, "/bin/true", &len) && len == 20, "and the build-id");
+	tap_ok(sp_reader_build_id(r, "/bin/true", 0, 0, 0, &len) && len == 20, "and the build-id");
+	const uint8_t *of_path = sp_reader_build_id(r, "/bin/true", 8, 1, 4712, &len);
+	const uint8_t *of_file = sp_reader_build_id(r, "/bin/true", 8, 1, 4711, &len);
+	tap_ok(of_path && of_file && (of_file[0] ^ of_path[0]) == 0xff &&
+		       !memcmp(of_file + 1, of_path + 1, 19),
+	       "a file has its own build-id beside the one of its path");
 }
 
 static void test_write(bool as_file)
