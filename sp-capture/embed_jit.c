@@ -233,7 +233,7 @@ void cap_jit_map(struct cap_embed_state *s, struct cap_proc *q, const char *path
 {
 	if (!q->python_probed && cap_is_python_module(path, len)) {
 		q->python_probed = true;
-		q->is_python = probe_python(q->pid);
+		q->is_python = q->args_say_perf || probe_python(q->pid);
 		if (q->is_python) {
 			marker(s, q->pid, PYTHON, true, time_ns);
 			cap_embed_jit(s, q);

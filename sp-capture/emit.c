@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/file.h"
+#include "embed.h"
 #include "events.h"
 #include "maps/procs.h"
 #include "tasks.h"
@@ -550,6 +551,7 @@ void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 		sp_buf_deinit(&args);
 		args = cmdline_take(e, q->pid, time_ns);
 	}
+	q->args_say_perf = cap_is_python_perf((const char *)args.data, args.len);
 	sp_put64(head, time_ns);
 	sp_put32(head + 8, (uint32_t)q->pid);
 	sp_put32(head + 12, q->exec_count);

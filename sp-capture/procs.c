@@ -91,6 +91,7 @@ struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid)
 	q->exec_count = parent->exec_count;
 	q->is_python = parent->is_python;
 	q->python_probed = parent->python_probed;
+	q->args_say_perf = parent->args_say_perf;
 	return q;
 }
 
