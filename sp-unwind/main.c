@@ -205,7 +205,17 @@ static uint64_t cpu_us(void)
 	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void report(const struct un_result *r)
+/* perf archive leaves FILE.tar.bz2 beside FILE: the recorded programs, packed. */
+static void advise_archive(const char *input)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof path, "%s.tar.bz2", input);
+	if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0)
+		sp_note("%s may hold them: tar xf %s -C ~/.debug, or into a folder for --debug-dir",
+			path, path);
+}
+
+static void report(const struct un_result *r, const char *input)
 {
 	struct sp_buf b = {0};
 	if (sp_stats_json) {
@@ -230,6 +240,8 @@ static void report(const struct un_result *r)
 	const char *advice = un_report_advice(r);
 	if (advice)
 		sp_note("%s", advice);
+	if (input && un_report_misses_files(r))
+		advise_archive(input);
 	sp_buf_deinit(&b);
 }
 
@@ -272,7 +284,7 @@ int main(int argc, char **argv)
 			result.state == SP_INPUT_CUT ? "not whole" : "damaged",
 			*result.complaint ? result.complaint : "samples could not be read");
 	}
-	report(&result);
+	report(&result, a.run.input);
 	un_result_deinit(&result);
 	return status;
 }

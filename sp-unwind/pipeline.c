@@ -176,6 +176,7 @@ static int on_sample(struct run *u, const struct sp_record *rec, struct sp_err *
 	bool convert = un_attr_unwinds(attr) ||
 		       (rec->sample.has_chain && u->ends.site && !u->input_is_site);
 	u->result->had_stacks |= un_attr_unwinds(attr);
+	u->result->had_chains |= rec->sample.has_chain && rec->sample.n_chain > 0;
 	unsigned mode = sp_record_cpumode(rec);
 	bool guest = mode == SP_CPUMODE_GUEST_KERNEL || mode == SP_CPUMODE_GUEST_USER;
 	bool has_regs = un_attr_unwinds(attr) && rec->sample.regs && rec->sample.regs_abi;

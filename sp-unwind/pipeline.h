@@ -27,6 +27,7 @@ struct un_result {
 	bool stopped; /* by a signal */
 	bool is_ours;
 	bool had_stacks; /* some event of the input copies registers or stacks */
+	bool had_chains; /* some sample came with a call chain */
 	/* Paths of the files in stops, by tag; owned. */
 	char **paths;
 	size_t n_paths;

@@ -49,6 +49,8 @@ not_found_with() {
 	tar xf x.data.tar.bz2 -C unpacked
 	rm -r home/.debug
 	not_found_with
+	sp-unwind x.data 2>log >/dev/null
+	holds "$(cat log)" "tar xf x.data.tar.bz2"
 	found_with --debug-dir unpacked
 }
 
@@ -93,6 +95,46 @@ END
 	sp-sym --format=folded --debug-dir elsewhere q.spool | grep -o '[^;]*_\[k\]' | sort -u | diff - got
 }
 
+# x.data with the mappings of a program as if these were of an archive that holds it at an offset.
+into_archive() { # OFFSET
+	python3 - "$1" <<'END'
+import struct, sys
+data = bytearray(open("x.data", "rb").read())
+at, size = struct.unpack_from("<QQ", data, 40)
+end, found = at + size, 0
+while at < end:
+    kind, misc, size = struct.unpack_from("<IHH", data, at)
+    if kind == 10:  # MMAP2: pgoff at 32, device and inode at 40, the path at 72
+        path = bytes(data[at + 72:data.index(0, at + 72)])
+        if path.endswith(b"/there/prog"):
+            found += 1
+            pgoff, = struct.unpack_from("<Q", data, at + 32)
+            struct.pack_into("<QIIQQ", data, at + 32, pgoff + int(sys.argv[1], 0), 0, 0, 0, 0)
+            data[at + 72 + len(path) - 4:at + 72 + len(path)] = b".apk"
+    at += size
+assert found
+open("x.data", "wb").write(data)
+END
+}
+
+@test "an ELF file inside of an archive, behind another one, gives stacks and names" {
+	mkdir there
+	cp "$SP_PROG/chain-pie" there/prog
+	perf record -q -B -F 999 --call-graph dwarf,16384 -o x.data -- ./there/prog 200 >/dev/null 2>perf.log
+	into_archive 0x40000
+	rm there/prog
+	dd if="$SP_PROG/libplugin.so" of=there/.apk bs=4096 seek=1 2>/dev/null
+	dd if="$SP_PROG/chain-pie" of=there/.apk bs=4096 seek=64 conv=notrunc 2>/dev/null
+	found_with
+}
+
+# Nothing here runs with pages of 64 KiB, but files are linked for them.
+@test "segments aligned to 64 KiB: stacks and names" {
+	gcc -O1 -g -Wl,-z,max-page-size=65536 -Wl,-z,common-page-size=65536 -o prog "$TOP/tests/prog/chain.c"
+	perf record -q -F 999 --call-graph dwarf,16384 -o x.data -- ./prog 200 >/dev/null 2>perf.log
+	found_with
+}
+
 @test "an archive of a recording without build-ids: the path decides, and this is said" {
 	cp "$SP_PROG/chain-pie" prog
 	perf record -q -B -F 999 --call-graph dwarf,16384 -o x.data -- ./prog 200 >/dev/null 2>perf.log
@@ -116,6 +158,16 @@ END
 		perf script --no-inline -i "$f" >got 2>perf.log
 		equal "$(grep -c 'sched:sched_process_exit: comm=.*pid=' got)" "$(cat n)" "samples with their fields in $f"
 	done
+}
+
+@test "a recording of call chains alone: sp-spool takes the file, and sp-unwind says so" {
+	perf record -q -F 999 --call-graph fp -o x.data -- "$SP_PROG/chain-fp" 200 >/dev/null 2>perf.log
+	sp-spool -q -o direct.spool x.data
+	sp-unwind x.data 2>log | sp-spool -q -o through.spool
+	holds "$(cat log)" "sp-spool reads such a file directly"
+	for s in direct through; do sp-sym --format=raw $s.spool >$s; done
+	cmp direct through
+	[ "$(grep -c '^sample' direct)" -gt 100 ]
 }
 
 @test "two events keep their names, samples and weights" {

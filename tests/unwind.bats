@@ -138,7 +138,7 @@ n_samples() { # INPUT
 	perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso -i x.data >theirs 2>>perf.log
 	sp-unwind x.data 2>log | perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso -i - >ours 2>>perf.log
 	cmp theirs ours
-	holds "$(cat log)" "holds no user stacks"
+	holds "$(cat log)" "no user stacks"
 }
 
 @test "a file, the same file through a pipe, and perf's own stream: the same stacks" {
