@@ -58,30 +58,51 @@ static const char *place_text(struct out *scratch, const struct func_count *c)
 	return scratch->buf.len && !scratch->buf.failed ? (const char *)scratch->buf.data : "";
 }
 
-/* Places get what they need up to a quarter of the line, modules up to an eighth; names the rest.
- */
+/* Take from a column, down to least, until `missing` columns are found. */
+static void take(size_t *column, size_t least, size_t *missing)
+{
+	size_t spare = *column > least ? *column - least : 0;
+	spare = spare < *missing ? spare : *missing;
+	*column -= spare;
+	*missing -= spare;
+}
+
+/* Names first: they get what they need up to two thirds of what the numbers leave, at the cost of
+ * the modules, then of the places, then the modules go. What names don't need is the others'. */
 static struct column_widths layout(const struct term *t, struct func_count **list, size_t n,
 				   uint64_t all, struct out *scratch)
 {
 	struct column_widths w = {.count = 5, .module = 6, .place = 9};
+	size_t want = 12;
 	for (; all >= 100000 && w.count < 20; all /= 10)
 		w.count++;
 	for (size_t i = 0; i < n; i++) {
+		size_t name = term_columns(list[i]->f->name);
 		size_t module = term_columns(list[i]->f->module);
 		size_t place = term_columns(place_text(scratch, list[i]));
+		want = name > want ? name : want;
 		w.module = module > w.module ? module : w.module;
 		w.place = place > w.place ? place : w.place;
 	}
 	w.module = w.module > t->width / 8 ? t->width / 8 : w.module;
 	w.place = w.place > t->width / 4 ? t->width / 4 : w.place;
-	size_t numbers = 7 + 9 + 2 + w.count + 2, rest = w.module + w.place + 4;
-	if (numbers + rest + 20 > t->width) { /* a narrow terminal: names first */
+	size_t place_want = w.place;
+	size_t numbers = 7 + 9 + 2 + w.count + 2;
+	size_t room = t->width > numbers + 12 ? t->width - numbers : 12;
+	want = want < room * 2 / 3 ? want : room * 2 / 3;
+	size_t rest = w.module + w.place + 4;
+	size_t missing = want + rest > room ? want + rest - room : 0;
+	take(&w.module, 9, &missing);
+	take(&w.place, 14, &missing);
+	if (missing) { /* what the module leaves over is the place's again */
 		w.module = 0;
-		rest = w.place + 2;
+		w.place = w.place + 2 > room - want ? w.place : room - want - 2;
+		w.place = w.place > place_want ? place_want : w.place;
 	}
-	if (numbers + rest + 12 > t->width)
-		rest = w.place = 0;
-	w.name = t->width > numbers + rest + 12 ? t->width - numbers - rest : 12;
+	rest = (w.module ? w.module + 2 : 0) + w.place + 2;
+	if (rest + 20 > room) /* a very narrow terminal */
+		rest = w.module = w.place = 0;
+	w.name = room > rest ? room - rest : 12;
 	return w;
 }
 
