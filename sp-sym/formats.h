@@ -16,6 +16,10 @@ int format_pprof(struct view *v, struct out *o, struct sp_err *err);
 int format_firefox(struct view *v, struct out *o, struct sp_err *err);
 int format_speedscope(struct view *v, struct out *o, struct sp_err *err);
 int format_callgrind(struct view *v, struct out *o, struct sp_err *err);
+int format_diff(struct view *v, struct out *o, struct sp_err *err);
+int format_lines(struct view *v, struct out *o, struct sp_err *err);
+int format_jsonl(struct view *v, struct out *o, struct sp_err *err);
+int format_otlp(struct view *v, struct out *o, struct sp_err *err);
 int format_stats(struct view *v, struct out *o, struct sp_err *err);
 int format_stats_json(struct view *v, struct out *o, struct sp_err *err);
 

@@ -115,7 +115,9 @@ static int check_names(const struct view *v, struct sp_err *err)
 /* Load, name, shape and write; an exit status, or an error. */
 static int show(struct view *v, struct out *out, struct sp_err *err)
 {
-	int r = v->opt->format->no_names ? 0 : fill(v, err);
+	int r = v->before ? fill(v->before, err) : 0;
+	if (r >= 0)
+		r = v->opt->format->no_names ? 0 : fill(v, err);
 	if (r >= 0)
 		r = v->opt->format->write(v, out, err);
 	if (r >= 0)
@@ -135,23 +137,36 @@ static int show(struct view *v, struct out *out, struct sp_err *err)
 }
 
 /* What the spool lacks, and the exit status that says so. */
-static int check_whole(const struct view_options *opt, const struct sp_spool *spool, int status)
+static int check_whole(const char *name, const struct sp_spool *spool, int status)
 {
 	if (sp_spool_state(spool) == SP_SPOOL_WHOLE)
 		return status;
 	const char *complaint = sp_spool_complaint(spool);
-	sp_warn("%s: %s", !strcmp(opt->input, "-") ? "standard input" : opt->input,
+	sp_warn("%s: %s", !strcmp(name, "-") ? "standard input" : name,
 		*complaint ? complaint : "the spool is not whole");
 	return status == SP_EXIT_OK ? SP_EXIT_PARTIAL : status;
+}
+
+/* Opens, or ends with a message that says what to run first. */
+static struct sp_spool *open_spool(const char *path, struct out *out)
+{
+	struct sp_spool *spool;
+	struct sp_err err;
+	char buf[700];
+	if (sp_spool_open(&spool, path, &err) < 0) {
+		out_discard(out);
+		sp_die(&err, what_to_run(path, buf, sizeof buf));
+	}
+	return spool;
 }
 
 static int run(const struct view_options *opt)
 {
 	struct sp_err err;
 	struct out out;
-	struct sp_spool *spool;
-	struct view v = {0};
-	char buf[700];
+	struct sp_spool *old = NULL;
+	struct view v = {0}, before = {0};
+	int status = 0;
 	if (out_open(&out, opt->output, &err) < 0)
 		sp_die(&err, NULL);
 	/* From here on everything is read-only but the folder of the output. */
@@ -159,19 +174,26 @@ static int run(const struct view_options *opt)
 	const char *write_dir = dir ? dirname(dir) : NULL;
 	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
 	free(dir);
-	if (sp_spool_open(&spool, opt->input, &err) < 0) {
-		out_discard(&out);
-		sp_die(&err, what_to_run(opt->input, buf, sizeof buf));
+	struct sp_spool *spool = open_spool(opt->input, &out);
+	if (opt->diff) {
+		old = open_spool(opt->diff, &out);
+		status = view_init(&before, old, opt, &err);
 	}
-	int status = view_init(&v, spool, opt, &err);
+	if (status >= 0)
+		status = view_init(&v, spool, opt, &err);
+	v.before = old ? &before : NULL;
 	if (status >= 0)
 		status = show(&v, &out, &err);
 	view_deinit(&v);
+	view_deinit(&before);
 	if (status < 0) {
 		out_discard(&out);
 		sp_die(&err, NULL);
 	}
-	status = check_whole(opt, spool, status);
+	status = check_whole(opt->input, spool, status);
+	if (old)
+		status = check_whole(opt->diff, old, status);
+	sp_spool_close(old);
 	sp_spool_close(spool);
 	return status;
 }

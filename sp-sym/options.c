@@ -11,6 +11,9 @@
 enum {
 	OPT_FORMAT,
 	OPT_OUTPUT,
+	OPT_DIFF,
+	OPT_FILE,
+	OPT_TABLE,
 	OPT_TIME,
 	OPT_PID,
 	OPT_TID,
@@ -42,11 +45,16 @@ enum {
 };
 
 static const struct sp_opt opts[] = {
-	[OPT_FORMAT] = {"format", 'f', "NAME",
-			"top (the default), tree, text, raw, folded, flamegraph, json, pprof,\n"
-			"firefox, speedscope, callgrind, stats, stats-json"},
+	[OPT_FORMAT] =
+		{"format", 'f', "NAME",
+		 "top (the default), tree, text, raw, folded, flamegraph, json, pprof,\n"
+		 "firefox, speedscope, callgrind, diff, lines, jsonl, otlp, stats, stats-json"},
 	[OPT_OUTPUT] = {"output", 'o', "FILE",
 			"write FILE, whole or not at all (else standard output)"},
+	[OPT_DIFF] = {"diff", 0, "OLD.spool", "what got slower since: --format=diff"},
+	[OPT_FILE] = {"file", 0, "NAME",
+		      "lines: all of the source files with that name (--format=lines)"},
+	[OPT_TABLE] = {"table", 0, "samples|stacks", "which one of jsonl's two tables"},
 	[OPT_TIME] = {"time", 0, "FROM..TO",
 		      "samples of that time: seconds from the first one, or @EPOCH;\n"
 		      "either end may be left open"},
@@ -94,6 +102,8 @@ static const char examples[] =
 	"  sp-sym -f tree --comm worker out.spool        who calls them\n"
 	"  sp-sym -f flamegraph -o flame.html out.spool  a picture for the browser\n"
 	"  sp-sym -f folded out.spool | flamegraph.pl    for the usual tools\n"
+	"  sp-sym --diff old.spool new.spool             what got slower\n"
+	"  sp-sym --file parser.c out.spool              that file, with shares per line\n"
 	"  sp-sym -f pprof -o p.pb.gz out.spool; go tool pprof -http=: p.pb.gz";
 
 static void push_word(struct view_words *w, const char *word)
@@ -226,6 +236,7 @@ static void set_view(struct view_options *opt, int which, const char *arg)
 {
 	static const char *const groups[] = {"none", "process", "thread", "comm", "pool", NULL};
 	static const char *const weights[] = {"samples", "weight", "time", NULL};
+	static const char *const tables[] = {"samples", "stacks", NULL};
 	static const char *const sorts[] = {"self", "total", NULL};
 	switch (which) {
 	case OPT_KERNEL:
@@ -248,6 +259,9 @@ static void set_view(struct view_options *opt, int which, const char *arg)
 		break;
 	case OPT_MIN_PERCENT:
 		opt->min_percent = parse_percent("--min-percent", arg);
+		break;
+	case OPT_TABLE:
+		opt->stacks_table = choose("--table", arg, tables) == 1;
 		break;
 	case OPT_DEPTH:
 		opt->depth = sp_arg_u64("--depth", arg, 1, UINT32_MAX);
@@ -275,6 +289,14 @@ static void set(struct view_options *opt, int which, const char *arg)
 		break;
 	case OPT_OUTPUT:
 		opt->output = arg;
+		break;
+	case OPT_DIFF:
+		opt->diff = arg;
+		opt->format = opt->format == view_formats ? parse_format("diff") : opt->format;
+		break;
+	case OPT_FILE:
+		push_word(&opt->files, arg);
+		opt->format = opt->format == view_formats ? parse_format("lines") : opt->format;
 		break;
 	case OPT_TIME:
 		parse_range(opt, arg);
@@ -340,6 +362,15 @@ static void check(const struct view_options *opt)
 		sp_usage_error("--kernel and --user exclude each other");
 	if (opt->reverse && !f->reverse)
 		sp_usage_error("--reverse has no meaning for --format=%s", f->name);
+	if (!strcmp(f->name, "diff") != (opt->diff != NULL))
+		sp_usage_error(opt->diff
+				       ? "--diff has no meaning for --format=%s"
+				       : "--format=%s needs two spools: --diff OLD.spool NEW.spool",
+			       f->name);
+	if (opt->files.n && strcmp(f->name, "lines") != 0)
+		sp_usage_error("--file has no meaning for --format=%s", f->name);
+	if (opt->stacks_table && strcmp(f->name, "jsonl") != 0)
+		sp_usage_error("--table has no meaning for --format=%s", f->name);
 	bool filtered = opt->from.kind != TIME_NONE || opt->to.kind != TIME_NONE || opt->pids.n ||
 			opt->tids.n || opt->comms.n || opt->events.n;
 	bool by_name = opt->modules.n || opt->functions.n || opt->kernel_only || opt->user_only ||
@@ -357,6 +388,7 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	struct sp_cli cli = {
 		.tool = "sp-sym",
 		.synopsis = "sp-sym [options] [FILE.spool]\n"
+			    "       sp-sym --diff OLD.spool [options] NEW.spool\n"
 			    "       sp-sym --exe FILE [--debug-dir DIR] [ADDRESS…]",
 		.about = "Shows a profile: names its addresses and writes it in one of many "
 			 "formats.\n"
@@ -382,9 +414,14 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	opt->operands = argv + 1;
 	opt->n_operands = (size_t)(n - 1);
 	if (!opt->exe) {
+		if (opt->n_operands == 2 && !opt->diff && !strcmp(opt->format->name, "diff")) {
+			opt->diff = *opt->operands++;
+			opt->n_operands--;
+		}
 		if (opt->n_operands > 1)
-			sp_usage_error("one spool at a time: '%s' is one too many", argv[2]);
-		opt->input = opt->n_operands ? argv[1] : "-";
+			sp_usage_error("one spool at a time: '%s' is one too many",
+				       opt->operands[1]);
+		opt->input = opt->n_operands ? opt->operands[0] : "-";
 		check(opt);
 		set_spool_dir(opt);
 	}
@@ -403,6 +440,7 @@ void options_deinit(struct view_options *opt)
 	free(opt->events.v);
 	free(opt->modules.v);
 	free(opt->functions.v);
+	free(opt->files.v);
 	free(opt->path_maps.v);
 	free(opt->debug_dirs.v);
 	free(opt->env_dirs);

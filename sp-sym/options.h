@@ -29,12 +29,14 @@ struct view_time {
 struct view_options {
 	const char *input, *output; /* "-" = standard input; output NULL = standard output */
 	const struct view_format *format;
+	const char *diff; /* the spool to compare with, or NULL */
 	const char *exe;
 
 	struct view_time from, to;
 	struct view_ids pids, tids;
-	struct view_words comms, events, modules, functions;
+	struct view_words comms, events, modules, functions, files;
 	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;
+	bool stacks_table; /* of jsonl */
 	enum view_group group;
 	double min_percent;           /* < 0 = the format's own */
 	double require;               /* < 0 = not asked */

@@ -8,13 +8,14 @@ _sp_sym() {
 	local words=
 	compopt -o filenames 2>/dev/null
 	case $prev in
-	-f | --format) words="top tree text raw folded flamegraph json pprof firefox speedscope callgrind stats stats-json" ;;
+	-f | --format) words="top tree text raw folded flamegraph json pprof firefox speedscope callgrind diff lines jsonl otlp stats stats-json" ;;
 	-g | --group) words="none process thread comm pool" ;;
 	-w | --weight) words="samples weight" ;;
 	--sort) words="self total" ;;
+	--table) words="samples stacks" ;;
 	--perf-maps) words="marked none any" ;;
 	--stats) words=json ;;
-	-o | --output | --exe)
+	-o | --output | --exe | --diff)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
@@ -22,7 +23,7 @@ _sp_sym() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
-	--time | -p | --pid | -t | --tid | --comm | -e | --event | --module | --function | -m | --min-percent | \
+	--time | -p | --pid | -t | --tid | --comm | -e | --event | --module | --function | --file | -m | --min-percent | \
 		-d | --depth | -n | --limit | --width | --require | -j | --jobs)
 		return
 		;;
@@ -32,7 +33,7 @@ _sp_sym() {
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 	elif [[ $cur == -* ]]; then
 		compopt +o filenames 2>/dev/null
-		mapfile -t COMPREPLY < <(compgen -W "-f --format= -o --output= --time= -p --pid= -t --tid= \
+		mapfile -t COMPREPLY < <(compgen -W "-f --format= -o --output= --diff= --file= --table= --time= -p --pid= -t --tid= \
 			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
 			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
 			--width= --require= --path-map= --symfs= --debug-dir= --perf-maps= --perf-map-dir= \

@@ -85,6 +85,7 @@ struct view {
 	struct sp_spool *spool;         /* borrowed */
 	const struct view_options *opt; /* borrowed */
 	struct sp_resolver *resolver;   /* owned */
+	struct view *before;            /* borrowed: what diff compares with, or NULL */
 
 	struct view_row *rows; /* owned, as all below */
 	size_t n_rows, rows_cap;

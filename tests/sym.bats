@@ -3,7 +3,7 @@
 
 load lib
 
-FORMATS="top tree text raw folded flamegraph json pprof firefox speedscope callgrind stats stats-json"
+FORMATS="top tree text raw folded flamegraph json pprof firefox speedscope callgrind lines jsonl otlp stats stats-json"
 
 setup_file() {
 	export HOSTILE=$BATS_FILE_TMPDIR/h.spool
@@ -265,10 +265,92 @@ assert wide <= int(sys.argv[1]), wide' $width
 }
 
 @test "binary formats are not written to a terminal" {
-	for format in pprof firefox; do
+	for format in pprof firefox otlp; do
 		python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' sp-sym -f $format "$HOSTILE" >out && fail "it was"
 		holds "$(cat out)" "cannot write binary data to a terminal: use -o FILE, or a pipe"
 	done
+}
+
+@test "diff: what got slower, in shares of each one's own total" {
+	"$SP_PROG/stream" samples=1000 stacks=1 depth=3 threads=1 | sp-spool -q -o a.spool
+	"$SP_PROG/stream" samples=4000 stacks=4 depth=3 threads=1 | sp-spool -q -o b.spool
+	sym 0 --diff a.spool b.spool
+	# The one leaf had everything, and has a quarter; the three new ones have the rest.
+	equal "$(grep -c '^before: 1000 samples\|^now:    4000 samples' out)" 2 heads
+	python3 -c '
+import collections, subprocess
+def leaves(spool):
+    lines = subprocess.run(["sp-sym", "-f", "folded", "-g", "none", spool], capture_output=True, text=True, check=True)
+    c = collections.Counter()
+    for line in lines.stdout.splitlines():
+        stack, _, n = line.rpartition(" ")
+        c[stack.split(";")[-1]] += int(n)
+    return {k: 100 * v / sum(c.values()) for k, v in c.items()}
+old, new = leaves("a.spool"), leaves("b.spool")
+wanted = {k: "%.2f" % (new.get(k, 0) - old.get(k, 0)) for k in old.keys() | new.keys()}
+rows = [line.split() for line in open("out") if line[:9].strip(" ~")[:1] in "+-" and len(line.split()) > 4]
+got = {r[4]: r[0].strip("~+") for r in rows if float(r[0].strip("~+"))}
+assert got == wanted, (got, wanted)
+halves = open("out").read()
+assert halves.index("Slower") < halves.index("Faster"), halves'
+	# Equal recordings have no difference.
+	sym 0 -f diff a.spool a.spool
+	holds "$(cat out)" "Nothing got slower."
+	sym 2 -f diff a.spool
+	holds "$(cat err)" "needs two spools"
+	sym 2 --diff a.spool -f folded b.spool
+	sym 1 --diff no-such.spool b.spool
+	head -c "$(($(stat -c %s a.spool) - 10))" a.spool >cut.spool
+	sym 3 --diff cut.spool b.spool
+	holds "$(cat err)" "sp-sym: cut.spool: "
+}
+
+@test "lines: each line of a source file with its share" {
+	profile p.spool -- "$SP_PROG/chain-pie" 300
+	sym 0 --file chain.c p.spool
+	# The whole file is there, each line once, as it is (tabs are blanks).
+	source=$TOP/tests/prog/chain.c
+	equal "$(sed -n 's/^.\{16\} *\([0-9]\{1,6\}\)\(  .*\)\?$/\1/p' out | tail -n +1 | wc -l)" "$(wc -l <"$source")" lines
+	# The sum of self is what json has for that file.
+	sp-sym -f json p.spool | python3 -c '
+import json, sys
+p = json.load(sys.stdin)
+n = 0
+for s in p["samples"]:
+    level = p["frames"][p["stacks"][s[3]][0]]["levels"][0]
+    file = level.get("file") or p["functions"][level["function"]]["file"] or ""
+    n += bool(file.endswith("chain.c") and level["line"])
+share = sum(float(l[:8]) for l in open("out") if l[:8].strip().replace(".", "").isdigit())
+assert abs(share - 100 * n / len(p["samples"])) < 1, (share, n)'
+	sym 0 -f lines --path-map="$TOP=/nowhere" p.spool
+	holds "$(cat out)" "(not found: --path-map=OLD=NEW says where it is)"
+	sym 0 --file nosuch.c p.spool
+	holds "$(cat out)" "No sample has a line of that file."
+	sym 2 --file chain.c -f top2 p.spool
+}
+
+@test "jsonl: equal stacks have equal ids everywhere, samples keep their numbers" {
+	"$SP_PROG/stream" samples=300 stacks=7 depth=5 threads=2 boot=a host=one | sp-spool -q -o a.spool
+	"$SP_PROG/stream" samples=300 stacks=7 depth=5 threads=2 boot=a host=one | sp-spool -q -o again.spool
+	"$SP_PROG/stream" samples=900 stacks=9 depth=5 threads=3 boot=b host=two start=5000000000000 | sp-spool -q -o b.spool
+	for s in a again b; do
+		sp-sym -f jsonl $s.spool >$s.samples
+		sp-sym -f jsonl --table=stacks $s.spool >$s.stacks
+	done
+	cmp a.samples again.samples
+	cmp a.stacks again.stacks
+	sp-sym -f jsonl --time 0.1.. a.spool >part.samples
+	python3 -c '
+import json
+def rows(name): return [json.loads(line) for line in open(name)]
+a, b, part = rows("a.samples"), rows("b.samples"), rows("part.samples")
+assert [r["seq"] for r in a] == list(range(300))
+assert all(r in a for r in part) and 0 < len(part) < 299, len(part)
+assert len({r["spool_id"] for r in a}) == 1 and a[0]["spool_id"] != b[0]["spool_id"]
+assert {r["host"] for r in a} == {"one"} and {r["host"] for r in b} == {"two"}
+sa, sb = ({s["stack_id"]: s for s in rows(x)} for x in ("a.stacks", "b.stacks"))
+assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(sa), len(sb))'
+	sym 2 --table=stacks -f folded a.spool
 }
 
 @test "stats: modules without names, with cause and cure" {
@@ -304,7 +386,7 @@ assert wide <= int(sys.argv[1]), wide' $width
 		grep -q -e "$option" page || fail "the man page lacks $option"
 		grep -q -e "$option" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $option"
 	done <options
-	for format in $FORMATS; do
+	for format in diff $FORMATS; do
 		holds "$(sp-sym --help)" "$format"
 		grep -qx ".B $format" page || fail "the man page lacks $format"
 		grep -q "[ \"]${format}[ \"]" "$TOP/sp-sym/sp-sym.bash" || fail "the completion lacks $format"

@@ -136,6 +136,57 @@ class Pprof:
         return "[%s+0x%x]" % (self.strings[m[5]].rsplit("/", 1)[-1], address - m.get(2, 0) + m.get(4, 0))
 
 
+class Otlp(Pprof):
+    """ProfilesData of opentelemetry-proto 1.45, package v1development, from its wire format."""
+
+    def __init__(self, data):
+        top = self.message(data)
+        d = self.message(top[2][0])
+        self.strings = [s.decode("utf-8") for s in d[5]]
+        self.tables = {n: [self.message(x) for x in d[n]] for n in (1, 2, 3, 4, 6, 7)}
+        self.profiles = [self.message(x) for x in self.message(self.message(top[1][0])[2][0])[2]]
+
+    def fields(self, data):
+        at = 0
+        while at < len(data):
+            key, at = self.varint(data, at)
+            if key & 7 == 1:
+                value, at = struct.unpack_from("<Q", data, at)[0], at + 8
+            elif key & 7 == 0:
+                value, at = self.varint(data, at)
+            else:
+                need(key & 7 == 2, "a wire type of its own")
+                size, at = self.varint(data, at)
+                value, at = data[at:at + size], at + size
+                need(len(value) == size, "a cut message")
+            yield key >> 3, value
+
+    def at(self, table, index, what):
+        need(0 < index < len(self.tables[table]), "no such " + what)
+        return self.tables[table][index]
+
+    def attribute(self, index):
+        m = self.at(6, index, "attribute")
+        value = self.message(m[2][0])
+        return self.strings[m[1][0]], value[1][0].decode() if 1 in value else self.signed(value[3][0])
+
+    def samples_of(self, profile):
+        need(profile[3][0] > 0 and len(profile[7][0]) == 16, "no time, or no id")
+        for sample in map(self.message, profile[2]):
+            stack = self.at(7, sample[1][0], "stack")
+            locations = [self.at(2, i, "location") for i in self.packed(stack[1][0])]
+            need(all(x.get(1, [0])[0] < len(self.tables[1]) for x in locations), "no such mapping")
+            lines = [self.message(line) for x in locations for line in x[3]]
+            names = [self.strings[self.at(3, x[1][0], "function")[1][0]] for x in lines]
+            values = self.packed(sample[4][0])
+            need(len(values) == 1, "not one value")
+            yield names, values[0], dict(self.attribute(i) for i in self.packed(sample[2][0]))
+
+    def check(self):
+        need(self.strings[0] == "", "string 0 is not empty")
+        need(all(not dict(t[0]) for t in self.tables.values()), "no null entry")
+
+
 def read_folded(data):
     counts = collections.Counter()
     for line in data.decode().split("\n")[:-1]:
@@ -273,8 +324,33 @@ def read_callgrind(data):
     return counts
 
 
+def read_jsonl(data):
+    rows = [json.loads(line) for line in data.decode().split("\n")[:-1]]
+    need(len({(r["spool_id"], r["seq"]) for r in rows}) == len(rows), "a number twice")
+    need([r["seq"] for r in rows] == sorted(r["seq"] for r in rows), "numbers out of order")
+    stacks = {}
+    for line in ARGS and run("jsonl", ["--table=stacks", *ARGS]).decode().split("\n")[:-1]:
+        s = json.loads(line)
+        need(s["stack_id"] not in stacks, "a stack twice")
+        need(len({len(s[c]) for c in ("frames", "modules", "files", "lines", "kinds")}) == 1, "columns differ")
+        stacks[s["stack_id"]] = s
+    need({r["stack_id"] for r in rows} == set(stacks), "the stacks are others")
+    return collections.Counter((r["pid"], r["tid"], clean(stacks[r["stack_id"]]["frames"][-1])) for r in rows)
+
+
+def read_otlp(data):
+    p, counts = Otlp(data), collections.Counter()
+    p.check()
+    for profile in p.profiles:
+        for names, value, labels in p.samples_of(profile):
+            counts[labels["process.pid"], labels["thread.id"], clean(names[0])] += value
+    return counts
+
+
+ARGS = []
 READERS = {"text": read_text, "json": read_json, "pprof": read_pprof, "firefox": read_firefox,
-           "speedscope": read_speedscope, "flamegraph": read_flamegraph, "callgrind": read_callgrind}
+           "speedscope": read_speedscope, "flamegraph": read_flamegraph, "callgrind": read_callgrind,
+           "jsonl": read_jsonl, "otlp": read_otlp}
 
 
 def run(fmt, args):
@@ -284,6 +360,7 @@ def run(fmt, args):
 
 
 def same(args):
+    ARGS[:] = args
     folded = read_folded(run("folded", ["--group=thread", *args]))
     print("folded: %d samples, %d leaves" % (sum(folded.values()), len(folded)))
     failed = False

@@ -1,0 +1,258 @@
+/* jsonl: two tables for column stores (ClickHouse, DuckDB, Spark), one JSON object a line. --table
+ * says which. Stacks have an id that comes from their content, so that equal stacks of different
+ * recordings and hosts are one row; samples have the spool's id and their number in it, so that
+ * loading a spool twice adds nothing (sp-sym.1, "jsonl"). */
+#include "formats.h"
+
+#include <stdlib.h>
+
+#include "base/stop.h"
+
+/* FNV-1a, with a last mix. What comes out is stored in the tables of others: this never changes. */
+#define HASH_START UINT64_C(14695981039346656037)
+
+static uint64_t hash_bytes(uint64_t h, const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (uint8_t)s[i]) * UINT64_C(1099511628211);
+	return h;
+}
+
+/* With the end of the text, so that "ab", "c" and "a", "bc" differ. */
+static uint64_t hash_text(uint64_t h, const char *s)
+{
+	return s ? hash_bytes(h, s, strlen(s) + 1) : hash_bytes(h, "\1", 2);
+}
+
+static uint64_t hash_number(uint64_t h, uint64_t n)
+{
+	char bytes[8];
+	for (unsigned i = 0; i < 8; i++)
+		bytes[i] = (char)(n >> 8 * i);
+	return hash_bytes(h, bytes, sizeof bytes);
+}
+
+static uint64_t hash_end(uint64_t h)
+{
+	h = (h ^ h >> 32) * UINT64_C(0xd6e8feb86659fd93);
+	return h ^ h >> 32;
+}
+
+/* All that a stack's row shows of a level. */
+static uint64_t level_hash(const struct view *v, uint32_t level)
+{
+	const struct view_func *f = view_level_func(v, level);
+	const struct view_place *p = view_level_place(v, level);
+	uint64_t h = hash_text(hash_text(HASH_START, f->name), f->module);
+	h = hash_text(h, p->file ? p->file : f->file);
+	h = hash_number(h, p->line);
+	return hash_number(h, (uint64_t)f->kind << 1 | v->levels[level].inlined);
+}
+
+/* The id of each stack of the view; NULL when memory ends. */
+static uint64_t *stack_ids(const struct view *v)
+{
+	uint64_t *ids = malloc((v->n_stacks + 1) * sizeof *ids);
+	uint64_t *hashes = malloc((v->n_levels + 1) * sizeof *hashes);
+	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
+	bool ok = ids && hashes && levels;
+	for (size_t i = 0; ok && i < v->n_levels; i++)
+		hashes[i] = level_hash(v, (uint32_t)i);
+	for (size_t i = 0; ok && i < v->n_stacks; i++) {
+		size_t n = view_stack_levels(v, (uint32_t)i, levels);
+		uint64_t h = HASH_START;
+		for (size_t j = n; j-- > 0;)
+			h = (h ^ hashes[levels[j]]) * UINT64_C(0xd6e8feb86659fd93) ^ h >> 29;
+		ids[i] = hash_end(h);
+	}
+	free(hashes);
+	free(levels);
+	if (ok)
+		return ids;
+	free(ids);
+	return NULL;
+}
+
+/* From what a recording is, not from how its spool was written: the same for a spool that was made
+ * again from the same stream. */
+static uint64_t spool_id(const struct view *v)
+{
+	const struct sp_spool_info *info = sp_spool_info(v->spool);
+	uint64_t h = hash_text(hash_text(HASH_START, info->hostname), info->boot_id);
+	h = hash_text(hash_text(h, info->osrelease), info->cmdline);
+	h = hash_number(hash_number(h, info->start_timestamp_us), info->sample_interval_us);
+	h = hash_number(hash_number(h, info->first_ns), info->wall_ns);
+	for (uint32_t i = 0; i < sp_spool_n_origins(v->spool); i++) {
+		struct sp_spool_origin origin = sp_spool_origin(v->spool, i);
+		h = hash_text(hash_text(h, origin.hostname), origin.boot_id);
+	}
+	if (sp_spool_n_threads(v->spool)) {
+		const struct sp_spool_thread *t = sp_spool_thread(v->spool, 0);
+		h = hash_number(h, (uint64_t)(uint32_t)t->pid << 32 | (uint32_t)t->tid);
+	}
+	return hash_end(h);
+}
+
+static const char *const kinds[] = {
+	[VIEW_NATIVE] = "native",     [VIEW_PYTHON] = "python",   [VIEW_JIT] = "jit",
+	[VIEW_KERNEL] = "kernel",     [VIEW_ADDRESS] = "address", [VIEW_TRUNCATED] = "truncated",
+	[VIEW_NO_STACK] = "no-stack", [VIEW_GROUP] = "group",
+};
+
+static void begin_list(struct out *o, const char *name)
+{
+	out_str(o, ",\"");
+	out_str(o, name);
+	out_str(o, "\":[");
+}
+
+/* One column of a stack, root first. */
+static void write_column(const struct view *v, struct out *o, const char *name,
+			 const uint32_t *levels, size_t n,
+			 void (*write)(const struct view *v, struct out *o, uint32_t level))
+{
+	begin_list(o, name);
+	for (size_t j = n; j-- > 0;) {
+		write(v, o, levels[j]);
+		if (j)
+			out_char(o, ',');
+	}
+	out_char(o, ']');
+}
+
+static void write_name(const struct view *v, struct out *o, uint32_t level)
+{
+	const char *name = view_level_func(v, level)->name;
+	out_json(o, *name ? name : "?");
+}
+
+static void write_module(const struct view *v, struct out *o, uint32_t level)
+{
+	out_json(o, view_level_func(v, level)->module);
+}
+
+static void write_file(const struct view *v, struct out *o, uint32_t level)
+{
+	const char *file = view_level_place(v, level)->file;
+	file = file ? file : view_level_func(v, level)->file;
+	out_json(o, file ? file : "");
+}
+
+static void write_number(const struct view *v, struct out *o, uint32_t level)
+{
+	out_u64(o, view_level_place(v, level)->line);
+}
+
+static void write_kind(const struct view *v, struct out *o, uint32_t level)
+{
+	out_json(o, v->levels[level].inlined ? "inlined" : kinds[view_level_func(v, level)->kind]);
+}
+
+/* Each id once, in the order in which the stacks first appear. */
+static int write_stacks(struct view *v, struct out *o, const uint64_t *ids, struct sp_err *err)
+{
+	struct sp_map64 seen = {0};
+	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
+	bool ok = levels != NULL;
+	for (size_t i = 0; ok && i < v->n_rows && sp_stop_level() < 2; i++) {
+		uint32_t stack = v->rows[i].stack;
+		if (!v->rows[i].n || sp_map64_get(&seen, ids[stack]) != SP_NOT_FOUND)
+			continue;
+		ok = sp_map64_put(&seen, ids[stack], 0);
+		size_t n = view_stack_levels(v, stack, levels);
+		out_str(o, "{\"stack_id\":");
+		out_u64(o, ids[stack]);
+		write_column(v, o, "frames", levels, n, write_name);
+		write_column(v, o, "modules", levels, n, write_module);
+		write_column(v, o, "files", levels, n, write_file);
+		write_column(v, o, "lines", levels, n, write_number);
+		write_column(v, o, "kinds", levels, n, write_kind);
+		out_str(o, "}\n");
+	}
+	sp_map64_deinit(&seen);
+	free(levels);
+	return ok ? 0 : sp_err_nomem(err);
+}
+
+/* The beginning and the end of a line are the same for all samples of a row but for few numbers:
+ * made once per task and event. */
+static bool write_texts(const struct view *v, struct out *text, size_t *task_at, size_t *event_at)
+{
+	for (size_t i = 0; i < v->n_tasks; i++) {
+		const struct view_task *t = &v->tasks[i];
+		uint32_t origin = sp_spool_thread(v->spool, t->thread)->origin;
+		task_at[i] = text->buf.len;
+		out_str(text, ",\"host\":");
+		out_json(text, sp_spool_origin(v->spool, origin).hostname);
+		out_str(text, ",\"pid\":");
+		out_i64(text, t->pid);
+		out_str(text, ",\"tid\":");
+		out_i64(text, t->tid);
+		out_str(text, ",\"comm\":");
+		out_json(text, t->comm);
+	}
+	task_at[v->n_tasks] = text->buf.len;
+	size_t n = sp_spool_n_events(v->spool);
+	for (size_t i = 0; i < n; i++) {
+		event_at[i] = text->buf.len;
+		out_str(text, ",\"event\":");
+		out_json(text, sp_spool_event(v->spool, (uint32_t)i)->name);
+	}
+	event_at[n] = text->buf.len;
+	return !text->buf.failed;
+}
+
+/* Wall clock ns of a time on the samples' clock. */
+static uint64_t wall_ns(const struct view *v, uint64_t time_ns)
+{
+	const struct sp_spool_info *info = sp_spool_info(v->spool);
+	if (info->wall_ns)
+		return info->wall_ns + (time_ns - info->clock_ns);
+	return info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, time_ns) * 1000 : time_ns;
+}
+
+static int write_samples(struct view *v, struct out *o, const uint64_t *ids, struct sp_err *err)
+{
+	struct out text = {.memory = true};
+	struct view_sample s;
+	uint64_t id = spool_id(v);
+	size_t *task_at = malloc((v->n_tasks + 1) * sizeof *task_at);
+	size_t *event_at = malloc((sp_spool_n_events(v->spool) + 1) * sizeof *event_at);
+	bool ok = task_at && event_at && write_texts(v, &text, task_at, event_at);
+	int r = ok ? 1 : sp_err_nomem(err);
+	view_rewind(v);
+	while (r > 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
+		const struct view_row *row = &v->rows[s.row];
+		out_str(o, "{\"spool_id\":");
+		out_u64(o, id);
+		out_str(o, ",\"seq\":");
+		out_u64(o, v->n_again - 1);
+		out_str(o, ",\"time_ns\":");
+		out_u64(o, wall_ns(v, s.time_ns));
+		out_add(o, text.buf.data + task_at[row->task],
+			task_at[row->task + 1] - task_at[row->task]);
+		out_add(o, text.buf.data + event_at[row->event],
+			event_at[row->event + 1] - event_at[row->event]);
+		out_str(o, ",\"cpu\":");
+		out_i64(o, s.cpu == UINT32_MAX ? -1 : (int64_t)s.cpu);
+		out_str(o, ",\"stack_id\":");
+		out_u64(o, ids[row->stack]);
+		out_str(o, ",\"weight\":");
+		out_u64(o, s.weight);
+		out_str(o, "}\n");
+	}
+	free(task_at);
+	free(event_at);
+	sp_buf_deinit(&text.buf);
+	return r < 0 ? r : 0;
+}
+
+int format_jsonl(struct view *v, struct out *o, struct sp_err *err)
+{
+	uint64_t *ids = stack_ids(v);
+	if (!ids)
+		return sp_err_nomem(err);
+	int r = v->opt->stacks_table ? write_stacks(v, o, ids, err) : write_samples(v, o, ids, err);
+	free(ids);
+	return r;
+}
