@@ -1,5 +1,6 @@
 /* The interpreter of call frame programs. One body, compiled twice: with all registers, and with
  * the two that most frames need, whose rows are small enough to copy for nothing. */
+#include "base/le.h"
 #include "cfi.h"
 
 enum {
@@ -365,9 +366,168 @@ INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
 	return true;
 }
 
+/* --- the small row of a common program --- */
+
+/* What nearly all programs consist of: locations, offsets of the CFA, saved registers. Of a row
+ * only numbers are left, which stay in registers, and what usually stands together is taken
+ * together: a look-up executes some thirty instructions, each a branch to be foretold. */
+struct brief {
+	uint64_t cfa_off;
+	int64_t off[CFI_SMALL_SLOTS]; /* from the CFA, or NOT_SAVED */
+	uint32_t cfa_reg;
+};
+
+#define NOT_SAVED INT64_MIN
+#define BRIEF_REMEMBER 4
+
+static bool brief_start(const struct cfi_cie *cie, struct brief *b)
+{
+	const struct cfi_row *row = cie->small_row;
+	if (!row || row->cfa.rule != CFI_REG || row->ra_signed || cie->data_align < -64 ||
+	    cie->data_align > 64 || cie->code_align > 64)
+		return false;
+	for (unsigned i = 0; i < CFI_SMALL_SLOTS; i++) {
+		if (row->reg[i].rule != CFI_UNSPEC && row->reg[i].rule != CFI_OFFSET)
+			return false;
+		b->off[i] = row->reg[i].rule == CFI_OFFSET ? row->reg[i].off : NOT_SAVED;
+	}
+	b->cfa_off = (uint64_t)row->cfa.off;
+	b->cfa_reg = row->cfa_reg;
+	return true;
+}
+
+static void brief_row(const struct brief *b, struct cfi_row *out)
+{
+	out->cfa = (struct cfi_reg){.rule = CFI_REG, .off = (int64_t)b->cfa_off};
+	out->cfa_reg = b->cfa_reg;
+	out->ra_signed = false;
+	for (unsigned i = 0; i < CFI_SMALL_SLOTS; i++)
+		out->reg[i] = b->off[i] == NOT_SAVED
+				      ? (struct cfi_reg){.rule = CFI_UNSPEC}
+				      : (struct cfi_reg){.rule = CFI_OFFSET, .off = b->off[i]};
+}
+
+/* A ULEB128 of one or two bytes: false for a longer one, and at the end. */
+INLINE bool brief_uleb(const uint8_t **p, const uint8_t *end, uint64_t *v)
+{
+	if (__builtin_expect(*p == end, 0))
+		return false;
+	*v = *(*p)++;
+	if (__builtin_expect(*v < 0x80, 1))
+		return true;
+	if (*p == end || **p & 0x80)
+		return false;
+	*v = (*v & 0x7f) | (uint64_t) * (*p)++ << 7;
+	return true;
+}
+
+INLINE void brief_saved(struct brief *b, const struct cfi_fde *fde, uint32_t fp_reg, uint64_t reg,
+			int64_t off)
+{
+	b->off[CFI_SMALL_FP] = reg == fp_reg ? off : b->off[CFI_SMALL_FP];
+	if (__builtin_expect(reg == fde->cie.ra_reg, 0))
+		b->off[CFI_SMALL_RA] = off;
+}
+
+INLINE void brief_restore(struct brief *b, const struct cfi_fde *fde, uint32_t fp_reg, uint32_t reg)
+{
+	for (unsigned i = 0; i < CFI_SMALL_SLOTS; i++) {
+		const struct cfi_reg *first = &fde->cie.small_row->reg[i];
+		if (reg == (i == CFI_SMALL_RA ? fde->cie.ra_reg : fp_reg))
+			b->off[i] = first->rule == CFI_OFFSET ? first->off : NOT_SAVED;
+	}
+}
+
+/* How far an instruction moves the location; false: it does not. */
+INLINE bool brief_step(uint8_t op, const uint8_t **p, const uint8_t *end, uint64_t *step)
+{
+	uint8_t n = op == DW_CFA_advance_loc1 ? 1 : op == DW_CFA_advance_loc2 ? 2 : 4;
+	if (__builtin_expect(op >= 0x40, 1)) {
+		*step = op & 0x3f;
+		return true;
+	}
+	if (op < DW_CFA_advance_loc1 || op > DW_CFA_advance_loc4 || end - *p < n)
+		return false;
+	*step = n == 1 ? **p : n == 2 ? sp_get16(*p) : sp_get32(*p);
+	*p += n;
+	return true;
+}
+
+/* An instruction about the CFA, or about nothing that counts here; false: another one. */
+INLINE bool brief_cfa(struct brief *b, uint8_t op, const uint8_t **p, const uint8_t *end)
+{
+	uint64_t v;
+	switch (op) {
+	case DW_CFA_nop:
+		return true;
+	case DW_CFA_def_cfa_offset:
+		return brief_uleb(p, end, &b->cfa_off);
+	case DW_CFA_GNU_args_size:
+		return brief_uleb(p, end, &v);
+	case DW_CFA_def_cfa:
+	case DW_CFA_def_cfa_register:
+		if (!brief_uleb(p, end, &v))
+			return false;
+		b->cfa_reg = (uint32_t)v;
+		return op == DW_CFA_def_cfa_register || brief_uleb(p, end, &b->cfa_off);
+	default:
+		return false;
+	}
+}
+
+/* False: the program has something else, or is malformed; nothing was changed. */
+static bool row_brief(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, struct cfi_row *out)
+{
+	struct brief b, saved[BRIEF_REMEMBER];
+	const uint8_t *p = fde->ops, *end = p + fde->n_ops;
+	const int64_t data_align = fde->cie.data_align;
+	uint64_t left = pc - fde->begin, step, v; /* left: bytes up to pc */
+	unsigned depth = 0;
+	if (fp_reg == fde->cie.ra_reg || !brief_start(&fde->cie, &b))
+		return false;
+	while (p < end) {
+		uint8_t op = *p++;
+		if (op >= 0xc0) {
+			brief_restore(&b, fde, fp_reg, op & 0x3f);
+		} else if (op >= 0x80) {
+			if (!brief_uleb(&p, end, &v))
+				return false;
+			brief_saved(&b, fde, fp_reg, op & 0x3f, (int64_t)v * data_align);
+		} else if (op == DW_CFA_remember_state) {
+			if (depth == BRIEF_REMEMBER)
+				return false;
+			saved[depth++] = b;
+		} else if (op == DW_CFA_restore_state) {
+			if (!depth)
+				return false;
+			b = saved[--depth];
+		} else if (brief_step(op, &p, end, &step)) {
+			step *= fde->cie.code_align;
+			if (step > left)
+				break;
+			left -= step;
+			/* What a push needs: the CFA's new offset, and the register's place. */
+			if (end - p < 4 || p[0] != DW_CFA_def_cfa_offset || p[1] >= 0x80)
+				continue;
+			b.cfa_off = p[1];
+			p += 2;
+			if (p[0] >= 0x80 && p[0] < 0xc0 && p[1] < 0x80) {
+				brief_saved(&b, fde, fp_reg, p[0] & 0x3f, p[1] * data_align);
+				p += 2;
+			}
+		} else if (!brief_cfa(&b, op, &p, end)) {
+			return false;
+		}
+	}
+	brief_row(&b, out);
+	return true;
+}
+
 bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
 		   uint32_t fp_reg, struct cfi_row *out)
 {
+	if (!s->swap && __builtin_expect(row_brief(fde, pc, fp_reg, out), 1))
+		return true;
 	struct cfi_row initial, saved[CFI_REMEMBER];
 	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};
 	return begin(&r, &initial, true) && run(&r, pc, true);

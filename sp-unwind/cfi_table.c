@@ -20,7 +20,7 @@ static uint64_t word(const struct cfi_table *t, size_t i)
 	return t->base + (t->swap ? __builtin_bswap64(v) : v);
 }
 
-#define PROBES 32
+#define PROBES 8
 
 void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint8_t *hdr,
 		    size_t size, uint64_t hdr_svma)

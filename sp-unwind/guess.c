@@ -78,20 +78,20 @@ static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
 /* What stands before a return address of a module, from the cache or its bytes. */
 static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, uint64_t ra)
 {
+	struct uw_call call;
+	if (uw_call_cached(k->w, map, ra, &call))
+		return call;
 	const struct uw_module *m = map->module;
 	uint64_t svma = ra - map->bias, from_base = svma - m->base_svma;
-	uint64_t key = UW_CACHE_CALL | (uint64_t)m->id << 32 | from_base;
-	struct uw_cache_set *set = uw_cache_set(k->w, m, from_base);
-	for (unsigned i = 0; i < UW_CACHE_WAYS; i++)
-		if (set->way[i].key == key && from_base <= UINT32_MAX)
-			return set->way[i].call;
-	struct uw_call call =
-		k->arch->machine == EM_AARCH64 ? arm64_call(m, svma) : x86_call(m, svma);
+	call = k->arch->machine == EM_AARCH64 ? arm64_call(m, svma) : x86_call(m, svma);
 	/* A signal handler returns to a trampoline that nobody called. */
 	if (call.kind == UW_CALL_NONE && uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL)
 		call.kind = UW_CALL_INDIRECT;
 	if (from_base <= UINT32_MAX)
-		uw_cache_add(set, (struct uw_cache_slot){.key = key, .call = call});
+		uw_cache_add(uw_cache_set(k->w, m, from_base),
+			     (struct uw_cache_slot){.key = UW_CACHE_CALL | (uint64_t)m->id << 32 |
+							   from_base,
+						    .call = call});
 	return call;
 }
 

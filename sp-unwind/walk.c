@@ -207,6 +207,30 @@ static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule
 	return uw_guess(k, map, &keeps);
 }
 
+/* What uw_guess finds for most frames without CFI, those of JIT code: a frame record with a return
+ * address that is known to be one. False: not so simple, and nothing was changed. */
+static inline bool frame_record(struct uw_walk *k, const struct uw_map *map)
+{
+	uint64_t fp, ra;
+	struct uw_call call;
+	if (k->exact || !map || (map->flags & UW_MAP_ANON && k->s->space->has_python) ||
+	    k->arch->word_bytes != 8 || k->fp & 7 || k->fp < k->sp ||
+	    !uw_stack_u64(k, k->fp, &fp) || !uw_stack_u64(k, k->fp + 8, &ra))
+		return false;
+	ra &= k->ra_mask;
+	const struct uw_map *to = map;
+	if (ra - 1 - map->start >= map->end - map->start)
+		to = uw_map_find(k->w, k->s->space, ra - 1);
+	if (!to ||
+	    (to->module && (!uw_call_cached(k->w, to, ra, &call) || call.kind == UW_CALL_NONE)))
+		return false;
+	k->w->counters.v[SP_C_frame_pointer_frames]++;
+	k->pc = k->lr = ra;
+	k->sp = k->fp + 16;
+	k->fp = fp;
+	return true;
+}
+
 static int walk_fast(struct uw_walk *shared)
 {
 	/* A copy whose address goes nowhere: it lives in registers. */
@@ -233,6 +257,8 @@ static int walk_fast(struct uw_walk *shared)
 			r = rule_get(k.w, map, look);
 		if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1)) {
 			step = rule_step(&k, r);
+		} else if (r.kind == UW_RULE_NONE && frame_record(&k, map)) {
+			step = UW_GOES_ON;
 		} else {
 			*shared = k;
 			step = rare_step(shared, map, r);

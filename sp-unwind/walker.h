@@ -62,6 +62,23 @@ static inline void uw_cache_add(struct uw_cache_set *set, struct uw_cache_slot s
 	set->way[0] = slot;
 }
 
+/* What stands before a return address of a map's module, if the cache has it. */
+static inline bool uw_call_cached(struct uw_walker *w, const struct uw_map *map, uint64_t ra,
+				  struct uw_call *out)
+{
+	const struct uw_module *m = map->module;
+	uint64_t from_base = ra - map->bias - m->base_svma;
+	uint64_t key = UW_CACHE_CALL | (uint64_t)m->id << 32 | from_base;
+	const struct uw_cache_set *set = uw_cache_set(w, m, from_base);
+	for (unsigned i = 0; i < UW_CACHE_WAYS; i++) {
+		if (set->way[i].key == key && from_base <= UINT32_MAX) {
+			*out = set->way[i].call;
+			return true;
+		}
+	}
+	return false;
+}
+
 #define UW_FP_LOST 1u /* no frame pointer has this value: it is not known */
 
 struct uw_walk {

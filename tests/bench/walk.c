@@ -8,6 +8,8 @@
  *           as if there were no cache; and over its distinct addresses in random order
  *   open    a module's first rule: file mapped, parsed, one FDE interpreted (page cache warm)
  *
+ * walk --dump OUT FILE writes FILE's samples for tests/bench/framehop instead.
+ *
  * CPU time of the thread where it is precise enough (cold, miss), else the monotonic clock. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +256,83 @@ static void lazy(const struct load *l)
 	free(v);
 }
 
+/* --- for other engines --- */
+
+static void put(FILE *f, uint64_t v)
+{
+	fwrite(&v, 8, 1, f);
+}
+
+static void put_section(FILE *f, const struct sp_elf *e, const char *name)
+{
+	const struct sp_section *s = sp_elf_section(e, name);
+	put(f, s ? s->svma : 0);
+	put(f, s && s->type != SHT_NOBITS ? s->size : 0);
+	put(f, s ? s->foff : 0);
+}
+
+/* 0, number of maps; each start, end, bias, length of path, path, and of .text, .eh_frame and
+ * .eh_frame_hdr address, size, offset in the file. */
+static void put_space(FILE *f, const struct uw_space *s)
+{
+	uint64_t n = 0;
+	for (uint32_t i = 0; i < s->n; i++)
+		n += s->maps[i].module && uw_module_elf(s->maps[i].module)->path;
+	put(f, 0);
+	put(f, n);
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct uw_map *m = &s->maps[i];
+		const struct sp_elf *e = m->module ? uw_module_elf(m->module) : NULL;
+		if (!e || !e->path)
+			continue;
+		put(f, m->start);
+		put(f, m->end);
+		put(f, m->bias);
+		put(f, strlen(e->path));
+		fputs(e->path, f);
+		put_section(f, e, ".text");
+		put_section(f, e, ".eh_frame");
+		put_section(f, e, ".eh_frame_hdr");
+	}
+}
+
+static uint64_t reg(const struct uw_sample *s, unsigned perf)
+{
+	uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
+	return sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
+}
+
+/* Words of 64 bits, little-endian. A space comes before its samples: 1, the space's number, pc, sp,
+ * fp, the stack's length and bytes. */
+static int dump(const struct load *l, const char *path)
+{
+	FILE *f = fopen(path, "w");
+	struct sp_map64 spaces = {0};
+	uint32_t n_spaces = 0;
+	for (size_t i = 0; i < l->n && f; i++) {
+		const struct uw_sample *s = &l->samples[i];
+		uint32_t space = sp_map64_get(&spaces, (uintptr_t)s->space);
+		if (space == SP_NOT_FOUND) {
+			space = n_spaces++;
+			(void)sp_map64_put(&spaces, (uintptr_t)s->space, space);
+			put_space(f, s->space);
+		}
+		put(f, 1);
+		put(f, space);
+		put(f, reg(s, 8));
+		put(f, reg(s, 7));
+		put(f, reg(s, 6));
+		put(f, s->stack_bytes);
+		fwrite(s->stack, 1, s->stack_bytes, f);
+	}
+	sp_map64_deinit(&spaces);
+	if (!f || fclose(f) != 0) {
+		perror(path);
+		return 1;
+	}
+	return 0;
+}
+
 static void open_module(const char *path)
 {
 	double least = 1e18, first = 0;
@@ -282,9 +361,15 @@ static void open_module(const char *path)
 
 int main(int argc, char **argv)
 {
-	static const char *const large[] = {"/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+	if (argc == 4 && !strcmp(argv[1], "--dump")) {
+		struct load l = {0};
+		load(&l, argv[3]);
+		return dump(&l, argv[2]);
+	}
+	static const char *const large[] = {"/proc/self/exe", /* our own code's first run */
+					    "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
 					    "/lib/x86_64-linux-gnu/libc.so.6"};
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof large / sizeof *large; i++)
 		open_module(large[i]);
 	for (int i = 1; i < argc; i++) {
 		struct load l = {0};
