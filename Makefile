@@ -243,6 +243,7 @@ fuzz fuzz-smoke: test-deps
 bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
+	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live)
 
 # All recorders live, the Rust crate too: LIVE='--runs 3 --targets deep'.
 bench-live: test-deps
@@ -334,7 +335,8 @@ help:
 	@echo "make check-unit, check-cli [TESTS=tests/x.bats] [TAGS=smoke]"
 	@echo "make asan, tsan, valgrind, coverage     the tests under instruments"
 	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
-	@echo "make bench              side by side with perf and samply"
+	@echo "make bench              side by side with perf and samply; then bench-live"
+	@echo "make bench-live         recorders live: ours, perf, samply, the Rust crate (LIVE='--runs 3 --targets deep')"
 	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
 	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
 	@echo "make dist, clean"
@@ -346,4 +348,4 @@ clean:
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 .PHONY: all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
-	valgrind coverage fuzzers fuzz fuzz-smoke bench lint fmt libs install uninstall dist help
+	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live lint fmt libs install uninstall dist help

@@ -77,9 +77,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	}
 	/* A record that was not committed when a ring was scanned carries a time from just before:
 	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
-	uint64_t limit = all				 ? UINT64_MAX
-			 : fill > s->ring_bytes / 2 ? now - 1000000
-						    : s->round_ns;
+	uint64_t limit = all ? UINT64_MAX : fill > s->ring_bytes / 2 ? now - 1000000 : s->round_ns;
 	s->round_ns = now;
 	s->fill = fill;
 	size_t cpu;
@@ -232,8 +230,8 @@ static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
 	if (rc < 0)
 		sp_note("control: refresh %d: %s", pid, err.msg);
 	else
-		sp_note("control: refresh %d: %d new mappings, %d threads, %d new descendants",
-			pid, found.mappings, found.threads, found.descendants);
+		sp_note("control: refresh %d: %d new mappings, %d threads, %d new descendants", pid,
+			found.mappings, found.threads, found.descendants);
 }
 
 /* Commands of the fifo; false when the recording is to end. */

@@ -40,18 +40,6 @@ def crate():
     return tool
 
 
-def tsc():
-    """TypeScript's compiler on its own declarations, in node."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        return None
-    if not os.path.exists(path("typescript/package/lib/tsc.js")):
-        os.makedirs(path("typescript"), exist_ok=True)
-        run = sh("cd typescript && npm pack --silent typescript@5.4.5 && tar xzf typescript-5.4.5.tgz", check=False)
-        if run.returncode != 0:
-            return None
-    return "node --perf-basic-prof typescript/package/lib/tsc.js --noEmit --target es2020 typescript/package/lib/typescript.d.ts"
-
-
 def rustc():
     """rustc on the largest crate of cargo's folder that needs no other."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
@@ -70,7 +58,7 @@ def targets(wanted):
     if "cpp" in wanted and not os.path.exists(path("cpp")):
         subprocess.run(["g++", "-O2", "-g", "-pthread", "-o", path("cpp"), os.path.join(HERE, "cpp.cc")], check=True)
     found["cpp"] = "./cpp 2"
-    for name, get in (("tsc", tsc), ("rustc", rustc)):
+    for name, get in (("tsc", bench.typescript), ("rustc", rustc)):
         found[name] = get() if name in wanted else None
         if name in wanted and not found[name]:
             say("%s cannot be had here: left out." % name)
@@ -172,7 +160,7 @@ def main():
     args = parser.parse_args()
     os.makedirs(WORK, exist_ok=True)
     found = targets(args.targets.split(","))
-    harness, samply = crate(), bench.samply()
+    harness, samply = crate(), bench.crate("samply", "samply")
     print("# Recorders live: kernel %s, %d processors, load %.1f, %d bytes of stack (samply: 32000), medians of %d runs" %
           (os.uname().release, os.cpu_count(), os.getloadavg()[0], STACK, args.runs))
     with bench.Paranoid():

@@ -1,9 +1,10 @@
 //! crate-recorder HZ STACK_BYTES RING_STACKS SPOOL COMMAND [ARG…]
 //!
 //! The Rust crate stackpulse as a recorder, for `make bench`: launches a command, records it into a
-//! spool, and prints "samples lost" on standard output's place, standard error. RING_STACKS 0 is
+//! spool with all descendants, and prints its samples and lost events on standard error. RING_STACKS 0 is
 //! the crate's default. Ends as the command did.
 use stackpulse::process::Launch;
+use stackpulse::record::ProcessScope;
 use stackpulse::{Recorder, SampleRate, Spool};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prepared = Recorder::builder(SampleRate::hz(args[1].parse()?)?)
         .stack_size(args[2].parse()?)
         .ring_buffer_stacks(args[3].parse()?)
+        .scope(ProcessScope::Descendants)
         .prepare(
             Launch::new(&args[5]).args(&args[6..]),
             Spool::retained(std::fs::File::create(&args[4])?)?,
