@@ -9,7 +9,7 @@
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
 BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev
-TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz \
+TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 
@@ -32,7 +32,7 @@ ifeq ($(WERROR),1)
 WARN     += -Werror
 endif
 CFLAGS   += -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS)
-CPPFLAGS += -Icommon -Icommon/include $(FORTIFY) -pthread
+CPPFLAGS += $(if $(filter no,$(DEBUGINFOD)),-DSP_NO_DEBUGINFOD) -Icommon -Icommon/include $(FORTIFY) -pthread
 LDFLAGS  += -Wl,-z,relro,-z,now -pthread $(SANFLAGS)
 LDLIBS   := -lzstd -ldeflate -llzma -liberty
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cli.h"
+#include "elf/debuginfod.h"
 #include "sym/symfile.h"
 
 /* Names and paths come from the file: a line break in one would look like another answer. */
@@ -91,6 +92,8 @@ int sym_exe_main(const char *file, const char *const *debug_dirs, size_t n_debug
 	const char *problem = sp_symfile_problem(s);
 	if (problem)
 		sp_note("%s: %s", file, problem);
+	if (sp_debuginfod_complaint())
+		sp_warn("%s", sp_debuginfod_complaint());
 	sp_symfile_close(s);
 	return sp_finish_stdout(rc > 0 ? SP_EXIT_FAILED : SP_EXIT_OK);
 }

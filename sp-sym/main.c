@@ -124,6 +124,8 @@ static int show(struct view *v, struct out *out, struct sp_err *err)
 		r = out_close(out, err);
 	if (r < 0)
 		return r;
+	if (sp_debuginfod_complaint())
+		sp_warn("%s", sp_debuginfod_complaint());
 	if (v->note)
 		sp_note("%s", v->note);
 	say_empty(v);
@@ -172,6 +174,7 @@ static int run(const struct view_options *opt)
 	/* From here on everything is read-only but the folder of the output. */
 	char *dir = out.tmp ? strdup(out.tmp) : NULL;
 	const char *write_dir = dir ? dirname(dir) : NULL;
+	sp_debuginfod_start(opt->debuginfod);
 	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
 	free(dir);
 	struct sp_spool *spool = open_spool(opt->input, &out);
@@ -209,6 +212,7 @@ int main(int argc, char **argv)
 		sp_usage_error("name a spool, or pipe one in");
 	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
 	if (opt.exe) {
+		sp_debuginfod_start(opt.debuginfod);
 		sp_sandbox_enter(&(struct sp_sandbox){0});
 		status = sym_exe_main(opt.exe, opt.resolver.debug_dirs, opt.resolver.n_debug_dirs,
 				      opt.operands, opt.n_operands);

@@ -37,6 +37,7 @@ enum {
 	OPT_PATH_MAP,
 	OPT_SYMFS,
 	OPT_DEBUG_DIR,
+	OPT_DEBUGINFOD,
 	OPT_PERF_MAPS,
 	OPT_PERF_MAP_DIR,
 	OPT_NO_DEMANGLE,
@@ -86,6 +87,9 @@ static const struct sp_opt opts[] = {
 	[OPT_SYMFS] = {"symfs", 0, "DIR", "find all files below DIR"},
 	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR",
 			   "more debug files (also STACKPULSE_DEBUG_DIRS, by colons)"},
+	[OPT_DEBUGINFOD] = {"debuginfod", 0, "WHEN",
+			    "ask the servers of DEBUGINFOD_URLS for debug files (auto), never,\n"
+			    "or look into their cache only (cache)"},
 	[OPT_PERF_MAPS] = {"perf-maps", 0, "WHICH",
 			   "JIT maps of marked processes (marked), none or any"},
 	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
@@ -190,6 +194,7 @@ static const struct view_format *parse_format(const char *name)
 static void set_source(struct view_options *opt, int which, const char *arg)
 {
 	static const char *const perf_maps[] = {"marked", "none", "any", NULL};
+	static const char *const whens[] = {"auto", "never", "cache", NULL};
 	switch (which) {
 	case OPT_PATH_MAP:
 		if (!strchr(arg, '=') || arg[0] == '=')
@@ -213,6 +218,9 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 		default:
 			opt->resolver.perf_maps = SP_PERF_MAPS_ANY;
 		}
+		break;
+	case OPT_DEBUGINFOD:
+		opt->debuginfod = (enum sp_debuginfod_mode)choose("--debuginfod", arg, whens);
 		break;
 	case OPT_PERF_MAP_DIR:
 		opt->resolver.perf_map_dir = arg;
@@ -322,6 +330,7 @@ static void set(struct view_options *opt, int which, const char *arg)
 	case OPT_PATH_MAP:
 	case OPT_SYMFS:
 	case OPT_DEBUG_DIR:
+	case OPT_DEBUGINFOD:
 	case OPT_PERF_MAPS:
 	case OPT_PERF_MAP_DIR:
 	case OPT_NO_INLINE:

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "elf/debuginfod.h"
 #include "sym/resolver.h"
 
 enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
@@ -46,6 +47,7 @@ struct view_options {
 	char *spool_dir; /* owned: what resolver.spool_dir points into */
 	char *env_dirs;  /* owned: the words of STACKPULSE_DEBUG_DIRS */
 	struct sp_resolver_options resolver;
+	enum sp_debuginfod_mode debuginfod;
 	char **operands; /* after the input: addresses of --exe */
 	size_t n_operands;
 };

@@ -426,3 +426,69 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 	sym 0 -f folded --debug-dir dbg p.spool
 	cmp out right
 }
+
+# debuginfod_at COMMAND…: COMMAND beside a real server of ./files, on a loopback of its own.
+debuginfod_at() {
+	# shellcheck disable=SC2016
+	unshare -Urn bash -c '
+		ip link set lo up
+		debuginfod -F -p 18002 -d :memory: -t 0 -g 0 files >server.log 2>&1 &
+		server=$!
+		until curl -sf http://127.0.0.1:18002/metrics | grep -q "^found_debuginfo_total"; do
+			kill -0 $server || exit 99
+		done
+		export DEBUGINFOD_URLS=http://127.0.0.1:18002/
+		"$@"
+		status=$?
+		curl -s http://127.0.0.1:18002/metrics >metrics
+		kill $server
+		exit $status' - "$@"
+}
+
+@test "debuginfod: a stripped program is named by a server, then by the cache, or not at all" {
+	mkdir files cache
+	objcopy --only-keep-debug "$SP_PROG/chain-pie" files/chain.debug
+	strip -s -o chain "$SP_PROG/chain-pie"
+	address=$(nm "$SP_PROG/chain-pie" | sed -n 's/ [tT] hot$//p')
+	export STACKPULSE_DEBUGINFOD_CACHE_DIR=$PWD/cache/new
+	sp-sym --exe "$SP_PROG/chain-pie" "$address" >right
+	holds "$(cat right)" hot
+	# Nobody is asked unless the variable says whom.
+	unset DEBUGINFOD_URLS
+	sp-sym --exe chain "$address" 2>/dev/null >out
+	grep -q hot out && fail "named by nobody"
+	debuginfod_at sp-sym --debuginfod=never --exe chain "$address" >out 2>log
+	grep -q hot out && fail "asked though never was said"
+	grep -q 'http_responses_total.*buildid' metrics && fail "asked though never was said"
+	debuginfod_at sp-sym --exe chain "$address" >out 2>log || fail "$(cat log server.log)"
+	cmp out right
+	# The server is gone; what it sent is not.
+	sp-sym --debuginfod=cache --exe chain "$address" >out
+	cmp out right
+	# A file in the cache that is another one is not used.
+	id=$(readelf -nW chain | sed -n 's/.*Build ID: //p')
+	chmod u+w "cache/new/$id/debuginfo"
+	objcopy --only-keep-debug "$SP_PROG/templates" "cache/new/$id/debuginfo"
+	sp-sym --debuginfod=cache --exe chain "$address" >out 2>/dev/null
+	grep -q hot out && fail "named by another program"
+	true
+}
+
+@test "debuginfod: a server that says nothing is given up, in one line" {
+	strip -s -o chain "$SP_PROG/chain-pie"
+	sp-capture -q -- ./chain 50 | sp-unwind -q | sp-spool -q -o p.spool
+	export STACKPULSE_DEBUGINFOD_CACHE_DIR=$PWD/cache
+	# It takes the connection and never answers.
+	python3 - p.spool >seconds 2>log <<-'X'
+		import os, socket, subprocess, sys, time
+		s = socket.socket()
+		s.bind(("127.0.0.1", 0))
+		s.listen(64)
+		env = dict(os.environ, DEBUGINFOD_URLS="http://127.0.0.1:%d/" % s.getsockname()[1])
+		begin = time.monotonic()
+		subprocess.run(["sp-sym", "-f", "folded", sys.argv[1]], env=env, check=True, stdout=subprocess.DEVNULL)
+		assert time.monotonic() - begin < 20  # it ends at all; make bench measures
+		print(time.monotonic() - begin)
+	X
+	equal "$(grep -c "debuginfod at .*: no answer in time" log)" 1
+}

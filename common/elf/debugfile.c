@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/debuginfod.h"
+
 #define DEFAULT_ROOT "/usr/lib/debug"
 #define MAX_ROOTS 64
 #define MAX_PATH 4096
@@ -190,7 +192,8 @@ int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *p
 	int rc = start(&s, out, e, path, dirs, why, err);
 	if (rc < 0)
 		return rc;
-	rc = by_build_id(&s, &e->build_id) || by_debuglink(&s);
+	rc = by_build_id(&s, &e->build_id) || by_debuglink(&s) ||
+	     sp_debuginfod_open(out, &e->build_id);
 	free(s.env);
 	return rc;
 }
@@ -228,7 +231,7 @@ int sp_file_of_build_id(struct sp_elf *out, const struct sp_build_id *id, bool w
 		}
 	}
 	free(s.env);
-	return rc;
+	return rc || whole ? rc : sp_debuginfod_open(out, id);
 }
 
 /* DWARF 5, section 7.3.6: .debug_sup of the referring file holds the name of the supplementary file
@@ -317,7 +320,8 @@ int sp_alt_file_find(struct sp_elf *out, const struct sp_elf *e, const char *pat
 	struct sp_build_id id;
 	struct sup sup;
 	if (sp_elf_altlink(e, &name, &id) && strlen(name) < MAX_PATH)
-		rc = by_build_id(&s, &id) || by_alt_name(&s, name, &id, NULL);
+		rc = by_build_id(&s, &id) || by_alt_name(&s, name, &id, NULL) ||
+		     sp_debuginfod_open(out, &id);
 	else if (read_sup(e, &sup) && !sup.is_sup && strlen(sup.name) < MAX_PATH)
 		rc = by_alt_name(&s, sup.name, NULL, &sup);
 	free(s.env);

@@ -1,0 +1,262 @@
+#define _GNU_SOURCE
+#include "elf/debuginfod.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define N_HELPERS 4
+#define STALL_S 10 /* without a byte, once some have come */
+#define HEX_SIZE (2 * SP_BUILD_ID_MAX + 1)
+
+static struct helper {
+	pthread_mutex_t lock;
+	int fd; /* our end of its socket; -1 = none */
+} helpers[N_HELPERS];
+static enum sp_debuginfod_mode mode = SP_DEBUGINFOD_NEVER;
+static char cache_dir[4096];
+static char complaint[300];
+static atomic_bool is_dead;
+
+/* --- the helper --- */
+
+/* libdebuginfod.so.1 (elfutils 0.178 and later; debuginfod_find_debuginfo(3)). */
+struct debuginfod_client;
+struct library {
+	struct debuginfod_client *(*begin)(void);
+	int (*find)(struct debuginfod_client *, const unsigned char *id, int len, char **path);
+	void (*set_progress)(struct debuginfod_client *,
+			     int (*)(struct debuginfod_client *, long, long));
+};
+
+/* The default action of SIGALRM is the end of the helper, whatever it waits for: names that do not
+ * resolve, connections that hang. Our end sees that as silence. */
+static void alarm_in(long s)
+{
+	struct itimerval t = {.it_value = {.tv_sec = s}};
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+static int on_progress(struct debuginfod_client *client, long done, long total)
+{
+	static long last;
+	(void)client;
+	/* Before the size is known, done counts the rounds of waiting. */
+	if (total > 0 && done > 0 && done != last)
+		alarm_in(STALL_S);
+	last = done;
+	return 0;
+}
+
+static void *load(struct library *l)
+{
+	void *so = dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!so)
+		return NULL;
+	*(void **)&l->begin = dlsym(so, "debuginfod_begin");
+	*(void **)&l->find = dlsym(so, "debuginfod_find_debuginfo");
+	*(void **)&l->set_progress = dlsym(so, "debuginfod_set_progressfn");
+	return l->begin && l->find && l->set_progress ? l->begin() : NULL;
+}
+
+static void make_folders(char *path)
+{
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = 0;
+		mkdir(path, 0700);
+		*p = '/';
+	}
+	mkdir(path, 0700);
+}
+
+static int32_t find(const char *hex)
+{
+	static struct library library;
+	static struct debuginfod_client *client;
+	if (!client && !(client = load(&library)))
+		return ENOSYS;
+	library.set_progress(client, on_progress);
+	alarm_in(SP_DEBUGINFOD_PATIENCE_S);
+	char *path = NULL;
+	int fd = library.find(client, (const unsigned char *)hex, 0, &path);
+	alarm_in(0);
+	free(path);
+	if (fd < 0)
+		return -fd;
+	close(fd);
+	return 0;
+}
+
+static _Noreturn void serve(int fd)
+{
+	char hex[HEX_SIZE];
+	make_folders(cache_dir);
+	setenv("DEBUGINFOD_CACHE_PATH", cache_dir, 1);
+	unsetenv("DEBUGINFOD_PROGRESS");
+	for (;;) {
+		ssize_t n = recv(fd, hex, sizeof hex - 1, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			_exit(0); /* the tool has ended */
+		hex[n] = 0;
+		int32_t answer = find(hex);
+		while (send(fd, &answer, sizeof answer, MSG_NOSIGNAL) < 0 && errno == EINTR)
+			;
+	}
+}
+
+static void start_helper(struct helper *h)
+{
+	int fds[2];
+	h->fd = -1;
+	pthread_mutex_init(&h->lock, NULL);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+		return;
+	pid_t pid = fork();
+	if (pid == 0) {
+		static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT};
+		for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+			signal(ignored[i], SIG_IGN);
+		signal(SIGALRM, SIG_DFL);
+		/* Holds none of the tool's pipes open. */
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		for (int i = 0; i < 3; i++)
+			if (null < 0 || dup2(null, i) < 0)
+				close(i);
+		if (dup2(fds[1], 3) < 0)
+			_exit(1);
+		close_range(4, ~0u, 0);
+		serve(3);
+	}
+	close(fds[1]);
+	if (pid < 0)
+		close(fds[0]);
+	else
+		h->fd = fds[0];
+}
+
+/* --- the tool --- */
+
+static bool set_cache_dir(void)
+{
+	const char *dir = getenv("STACKPULSE_DEBUGINFOD_CACHE_DIR"), *below = "";
+	if (!dir || !*dir) {
+		dir = getenv("XDG_CACHE_HOME");
+		below = "/stackpulse/debuginfod";
+	}
+	if (!dir || *dir != '/') {
+		dir = getenv("HOME");
+		below = "/.cache/stackpulse/debuginfod";
+	}
+	if (!dir || !*dir)
+		return false;
+	int n = snprintf(cache_dir, sizeof cache_dir, "%s%s", dir, below);
+	return n > 0 && (size_t)n < sizeof cache_dir;
+}
+
+void sp_debuginfod_start(enum sp_debuginfod_mode wanted)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	bool ask = wanted == SP_DEBUGINFOD_AUTO && urls && urls[strspn(urls, " ")];
+	for (size_t i = 0; i < N_HELPERS; i++)
+		helpers[i].fd = -1;
+	if ((!ask && wanted != SP_DEBUGINFOD_CACHE) || !set_cache_dir())
+		return;
+	mode = wanted;
+#ifndef SP_NO_DEBUGINFOD
+	for (size_t i = 0; ask && i < N_HELPERS; i++)
+		start_helper(&helpers[i]);
+#endif
+}
+
+static int from_cache(struct sp_elf *out, const struct sp_build_id *id, const char *hex)
+{
+	char path[sizeof cache_dir + HEX_SIZE + 20];
+	struct stat st;
+	snprintf(path, sizeof path, "%s/%s/debuginfo", cache_dir, hex);
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size ||
+	    sp_elf_open(out, path, NULL) < 0)
+		return 0;
+	if (sp_build_id_equal(&out->build_id, id))
+		return 1;
+	sp_elf_close(out);
+	return 0;
+}
+
+static void give_up(const char *why)
+{
+	if (atomic_exchange(&is_dead, true))
+		return;
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	snprintf(complaint, sizeof complaint, "debuginfod at %.150s: %.100s; its files are left out",
+		 urls ? urls : "", why);
+}
+
+/* 0 when the file is in the cache now. h is locked. */
+static int32_t ask(struct helper *h, const char *hex)
+{
+	int32_t answer = 0;
+	ssize_t n;
+	if (h->fd < 0)
+		return ENOENT;
+	while ((n = send(h->fd, hex, strlen(hex), MSG_NOSIGNAL)) < 0 && errno == EINTR)
+		;
+	while (n > 0 && (n = recv(h->fd, &answer, sizeof answer, 0)) < 0 && errno == EINTR)
+		;
+	if (n == (ssize_t)sizeof answer)
+		return answer;
+	close(h->fd);
+	h->fd = -1;
+	return ETIME;
+}
+
+int sp_debuginfod_open(struct sp_elf *out, const struct sp_build_id *id)
+{
+	static atomic_uint turn;
+	char hex[HEX_SIZE];
+	if (mode == SP_DEBUGINFOD_NEVER || id->len < 2)
+		return 0;
+	sp_build_id_hex(id, hex);
+	if (from_cache(out, id, hex))
+		return 1;
+	if (mode == SP_DEBUGINFOD_CACHE)
+		return 0;
+	struct helper *h = NULL;
+	for (size_t i = 0; !h && i < N_HELPERS; i++)
+		if (pthread_mutex_trylock(&helpers[i].lock) == 0)
+			h = &helpers[i];
+	if (!h) {
+		h = &helpers[atomic_fetch_add(&turn, 1) % N_HELPERS];
+		pthread_mutex_lock(&h->lock);
+	}
+	int32_t error = is_dead ? ETIME : ask(h, hex);
+	pthread_mutex_unlock(&h->lock);
+	if (error == 0)
+		return from_cache(out, id, hex);
+	if (error == ETIME)
+		give_up("no answer in time");
+	else if (error == ENOSYS)
+		give_up("libdebuginfod.so.1 is not installed (package libdebuginfod1)");
+	else if (error != ENOENT)
+		give_up(strerror(error));
+	return 0;
+}
+
+const char *sp_debuginfod_complaint(void)
+{
+	return is_dead ? complaint : NULL;
+}

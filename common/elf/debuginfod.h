@@ -1,0 +1,31 @@
+/* Debug files by build-id from debuginfod servers, and from their cache on this disk.
+ *
+ * Servers are asked by helper processes that were forked before the sandbox; they load
+ * libdebuginfod when they are asked first, so that nothing is linked and nothing is loaded where
+ * it is not used. The cache is libdebuginfod's: CACHE/buildid/debuginfo, a miss is an empty file.
+ * What a server sends is used only if it bears the build-id that was asked for. */
+#ifndef SP_ELF_DEBUGINFOD_H
+#define SP_ELF_DEBUGINFOD_H
+
+#include "elf/elf_file.h"
+
+enum sp_debuginfod_mode {
+	SP_DEBUGINFOD_AUTO,  /* cache and servers, if DEBUGINFOD_URLS is set */
+	SP_DEBUGINFOD_NEVER, /* neither; what holds until start is called */
+	SP_DEBUGINFOD_CACHE, /* the cache alone */
+};
+
+/* Servers that say nothing for so long in all, before any of them has answered, are given up. */
+#define SP_DEBUGINFOD_PATIENCE_S 3
+
+/* Once, in the only thread, before sp_sandbox_enter. STACKPULSE_DEBUGINFOD_CACHE_DIR says where the
+ * cache is, else XDG_CACHE_HOME/stackpulse/debuginfod, else ~/.cache/stackpulse/debuginfod. */
+void sp_debuginfod_start(enum sp_debuginfod_mode mode);
+
+/* 1 and *out (open), or 0 at once when there is nobody to ask. Any thread. */
+int sp_debuginfod_open(struct sp_elf *out, const struct sp_build_id *id);
+
+/* Why servers were given up, for one line to the user; NULL when they were not. */
+const char *sp_debuginfod_complaint(void);
+
+#endif
