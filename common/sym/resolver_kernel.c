@@ -77,11 +77,22 @@ static uint64_t symbol_in(const struct sp_buf *text, const char *name)
 	return addr;
 }
 
+/* Whether a copy with the recorded build-id, and its code where it was, names all that is needed:
+ * the core's code, no modules. The kernel takes 40 ms to print /proc/kallsyms, a file is read in
+ * one. */
+static bool covers(const struct sp_resolver *r, const struct sp_buf *text, uint64_t there,
+		   uint64_t here)
+{
+	const struct sp_kallsyms *k = &r->kallsyms;
+	return there == here && k->n && k->needed[0] >= here &&
+	       k->needed[k->n - 1] < symbol_in(text, "_etext");
+}
+
 /* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
  * them: DIR/.build-id/xx/yyyy/kallsyms. They are of some boot; the mapping says where the code
  * began in the recorded one. */
 static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m, const char *dir,
-			  struct sp_err *err)
+			  bool exact, struct sp_err *err)
 {
 	struct sp_build_id id = {.len = m->build_id_len};
 	char hex[2 * SP_BUILD_ID_MAX + 1], path[4096];
@@ -97,7 +108,7 @@ static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m
 		const char *name = strrchr(m->path, ']');
 		uint64_t there = name && name[1] ? symbol_in(&text, name + 1) : 0;
 		uint64_t here = m->start ? m->start : m->file_offset;
-		if (there && here)
+		if (there && here && (!exact || covers(r, &text, there, here)))
 			rc = sp_kallsyms_add_core(&r->kallsyms, (const char *)text.data, text.len,
 						  here - there, err);
 	}
@@ -105,7 +116,7 @@ static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m
 	return rc;
 }
 
-static int read_cached(struct sp_resolver *r, struct sp_err *err)
+static int read_cached(struct sp_resolver *r, bool exact, struct sp_err *err)
 {
 	char cache[4096];
 	const char *home = getenv("HOME");
@@ -116,8 +127,9 @@ static int read_cached(struct sp_resolver *r, struct sp_err *err)
 		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
 		for (size_t k = 0; m->is_kernel && rc >= 0 && k < n_dirs + has_cache; k++)
 			if (!r->kallsyms.n_symbols)
-				rc = read_cached_in(
-					r, m, k < n_dirs ? r->options.debug_dirs[k] : cache, err);
+				rc = read_cached_in(r, m,
+						    k < n_dirs ? r->options.debug_dirs[k] : cache,
+						    exact, err);
 	}
 	return rc;
 }
@@ -151,9 +163,11 @@ int res_kernel_read(struct sp_resolver *r, struct sp_err *err)
 			rc = sp_kallsyms_add(&r->kallsyms, (const char *)o->data, o->size, err);
 	}
 	if (rc >= 0 && !r->kallsyms.n_symbols)
+		rc = read_cached(r, true, err);
+	if (rc >= 0 && !r->kallsyms.n_symbols)
 		rc = read_running(r, err);
 	if (rc >= 0 && !r->kallsyms.n_symbols) {
-		rc = read_cached(r, err);
+		rc = read_cached(r, false, err);
 		if (r->kallsyms.n_symbols)
 			r->kernel_problem[0] = 0;
 	}
