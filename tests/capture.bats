@@ -805,6 +805,20 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	[ $((kept + lost)) -gt 4600 ] && [ $((kept + lost)) -lt 5250 ] || fail "$kept kept, $lost lost of 5000"
 }
 
+@test "an exec that was lost in a full ring is told all the same: the old image's names end" {
+	start cap_exec 1500
+	begin s -F 4999 -s 65528 --ring 256K -p "$pid"
+	kill -STOP "$capture"
+	await sh -c "tr '\0' ' ' </proc/$pid/cmdline | grep -q ' b $'"
+	kill -CONT "$capture"
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	[ "$(sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p' log)" -gt 100 ] || fail "$(cat log)"
+	perf script --no-inline -F ip,sym,time -i - <s 2>/dev/null | awk '/spin_[ab]$/ { print $2 }' | uniq >seen
+	equal "$(tr '\n' ' ' <seen)" "spin_a spin_b " "order of the images"
+	equal "$(stream ext s | grep -c '^exec')" 2 "exec markers"
+}
+
 @test "3,000 threads: with ulimit -n 256 the number needed is said, and enough is enough" {
 	start cap_many 3000
 	await grep -q ready start.out
