@@ -36,6 +36,8 @@ struct pprof {
 	struct out *o;
 	struct sp_intern strings;
 	struct sp_buf msg, sub; /* scratch */
+	struct sp_buf labels;   /* encoded, by task: from labels_at[task] to that of the next */
+	size_t *labels_at;      /* owned */
 	struct sp_map64 by_module, function_ids;
 	struct function *functions; /* owned; ids are indexes + 1 */
 	size_t n_functions, functions_cap;
@@ -315,7 +317,8 @@ static void emit_functions(struct pprof *p)
 	}
 }
 
-static void add_label(struct pprof *p, const char *key, const char *text, int64_t number)
+static void add_label(struct pprof *p, struct sp_buf *to, const char *key, const char *text,
+		      int64_t number)
 {
 	p->sub.len = 0;
 	proto_varint(&p->sub, 1, string(p, key));
@@ -323,13 +326,30 @@ static void add_label(struct pprof *p, const char *key, const char *text, int64_
 		proto_varint(&p->sub, 2, string(p, text));
 	else
 		proto_varint(&p->sub, 3, (uint64_t)number);
-	proto_bytes(&p->msg, 3, p->sub.data, p->sub.len);
+	proto_bytes(to, 3, p->sub.data, p->sub.len);
+}
+
+/* The labels of all tasks: the same for each of a task's samples. */
+static bool make_labels(struct pprof *p)
+{
+	const struct view *v = p->v;
+	p->labels_at = malloc((v->n_tasks + 1) * sizeof *p->labels_at);
+	if (!p->labels_at)
+		return false;
+	for (size_t i = 0; i < v->n_tasks; i++) {
+		const struct view_task *t = &v->tasks[i];
+		p->labels_at[i] = p->labels.len;
+		add_label(p, &p->labels, "thread", *t->comm ? t->comm : "?", 0);
+		add_label(p, &p->labels, "tid", NULL, t->tid);
+		add_label(p, &p->labels, "pid", NULL, t->pid);
+	}
+	p->labels_at[v->n_tasks] = p->labels.len;
+	return !p->labels.failed;
 }
 
 static void emit_sample(struct pprof *p, const struct view_row *row)
 {
 	const struct view_stack *s = &p->v->stacks[row->stack];
-	const struct view_task *t = &p->v->tasks[row->task];
 	p->sub.len = 0;
 	for (uint32_t i = 0; i < s->n; i++)
 		sp_buf_uleb(&p->sub, (uint64_t)p->v->stack_frames[s->at + i] + 1);
@@ -342,9 +362,8 @@ static void emit_sample(struct pprof *p, const struct view_row *row)
 				     : i == p->value_of[row->event] ? row->weight
 								    : 0);
 	proto_bytes(&p->msg, 2, p->sub.data, p->sub.len);
-	add_label(p, "thread", *t->comm ? t->comm : "?", 0);
-	add_label(p, "tid", NULL, t->tid);
-	add_label(p, "pid", NULL, t->pid);
+	size_t at = p->labels_at[row->task];
+	sp_buf_add(&p->msg, p->labels.data + at, p->labels_at[row->task + 1] - at);
 	emit(p, P_SAMPLE);
 }
 
@@ -367,7 +386,7 @@ static void emit_comment(struct pprof *p, const char *text)
 int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct pprof p = {.v = v, .o = o};
-	int r = out_gzip(o, 6, err);
+	int r = out_gzip(o, 3, err);
 	if (r < 0)
 		return r;
 	string(&p, ""); /* string 0 is the empty one */
@@ -383,7 +402,8 @@ int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 		add_line(&p, v->special[VIEW_NO_STACK]);
 		emit(&p, P_LOCATION);
 		emit_functions(&p);
-		for (size_t i = 0; i < v->n_rows; i++)
+		ok = make_labels(&p);
+		for (size_t i = 0; ok && i < v->n_rows; i++)
 			if (v->rows[i].n)
 				emit_sample(&p, &v->rows[i]);
 		emit_comment(&p, sp_spool_info(v->spool)->cmdline);
@@ -394,6 +414,8 @@ int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 	sp_intern_deinit(&p.strings);
 	sp_buf_deinit(&p.msg);
 	sp_buf_deinit(&p.sub);
+	sp_buf_deinit(&p.labels);
+	free(p.labels_at);
 	sp_map64_deinit(&p.by_module);
 	sp_map64_deinit(&p.function_ids);
 	free(p.functions);
