@@ -250,9 +250,18 @@ bench-live: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/live.py $(LIVE)
 
+bench-spool: test-deps
+	@$(MAKE) -s --no-print-directory all $(BUILD)/bench/spool-open $(PROG)/stream
+	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/spool.py $(SPOOL)
+
 # The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.
 $(BUILD)/bench/walk: $(BUILD)/obj/tests/bench/walk.o \
 		$(filter-out %/main.o,$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard sp-unwind/*.c))) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# Opening a spool, for the bench.
+$(BUILD)/bench/spool-open: $(BUILD)/obj/tests/bench/spool-open.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -337,6 +346,7 @@ help:
 	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
 	@echo "make bench              side by side with perf and samply; then bench-live"
 	@echo "make bench-live         recorders live: ours, perf, samply, the Rust crate (LIVE='--runs 3 --targets deep')"
+	@echo "make bench-spool        the spool beside the crate's: sizes, speed, memory"
 	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
 	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
 	@echo "make dist, clean"
@@ -348,4 +358,4 @@ clean:
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 .PHONY: all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
-	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live lint fmt libs install uninstall dist help
+	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-spool lint fmt libs install uninstall dist help
