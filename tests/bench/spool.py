@@ -51,10 +51,10 @@ def sizes(names):
         # What a live recording writes: blocks end each second.
         b.sh("sp-capture -q -F %d -s %d -- %s 2>capture.log | sp-unwind -q 2>unwind.log | sp-spool -q -o live.spool" %
              (HZ, b.STACK, command), check=False)
-        n, live = b.our_stats("size.spool")["samples"], b.our_stats("live.spool")["samples"]
+        n, n_live = b.our_stats("size.spool")["samples"], b.our_stats("live.spool")["samples"]
         ours = os.path.getsize(b.path("size.spool")) / n
         row = [name, n, "%.2f" % ours, "%.2f" % (os.path.getsize(b.path("size.us.spool")) / n),
-               "%.2f" % (os.path.getsize(b.path("live.spool")) / live)]
+               "%.2f" % (os.path.getsize(b.path("live.spool")) / n_live)]
         if crate:
             b.sh("%s %d %d 0 crate.spool %s 2>crate.log >/dev/null" % (crate, HZ, b.STACK, command), check=False)
             with open(b.path("crate.log")) as f:
