@@ -100,22 +100,22 @@ static int as_command(const struct cap_launch *l)
 	return WEXITSTATUS(l->status);
 }
 
-/* The recording is whole; a command that outlives it is waited for, unless told not to. */
-static int wait_command(struct cap_session *s)
+/* A command that outlives the recording is waited for, unless told not to. Its status is ours when
+ * the recording is whole; failed: the status of one that is not, or 0. */
+static int wait_command(struct cap_session *s, int failed)
 {
 	if (s->launch.pid <= 0)
-		return SP_EXIT_OK;
+		return failed;
 	if (!cap_launch_wait(&s->launch, false))
-		sp_note("the recording is complete; waiting for %s (process %d), Ctrl-C twice to "
-			"leave it",
-			s->o->command[0], (int)s->launch.pid);
+		sp_note("the recording %s; waiting for %s (process %d), Ctrl-C twice to leave it",
+			failed ? "is over" : "is complete", s->o->command[0], (int)s->launch.pid);
 	cap_signals_forward(s->launch.pid);
 	while (!cap_launch_wait(&s->launch, true)) {
 		if (sp_stop_level() > 1 && !cap_signals_forward(s->launch.pid))
 			break;
 		cap_signals_forward(s->launch.pid);
 	}
-	return as_command(&s->launch);
+	return failed ? failed : as_command(&s->launch);
 }
 
 static _Noreturn void fail(struct cap_session *s, struct cap_sink *sink,
@@ -156,8 +156,8 @@ int main(int argc, char **argv)
 	cap_control_close(&control);
 	say_closing(&s);
 	int worst = cap_sink_close(&sink);
-	int status = wait_command(&s);
+	int status = wait_command(&s, worst);
 	cap_session_deinit(&s);
 	cap_options_deinit(&o);
-	return status ? status : worst;
+	return status;
 }

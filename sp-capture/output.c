@@ -45,7 +45,8 @@ static int write_block(struct cap_output *o, const struct block *b, struct sp_er
 			return rc;
 		at += size;
 	}
-	return 0;
+	/* What the writer holds back would be lost with us. */
+	return sp_writer_flush(o->writer, err);
 }
 
 static struct block *next_block(struct cap_output *o)

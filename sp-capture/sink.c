@@ -81,12 +81,30 @@ static int start_pipeline(struct cap_sink *k, const char *argv0, struct sp_err *
 	return sp_err_errno(err, "cannot run the pipeline: fork");
 }
 
+/* What sp-spool would refuse too, but before the command runs. */
+static int check_place(const char *file, struct sp_err *err)
+{
+	char dir[PATH_MAX];
+	const char *slash = strrchr(file, '/');
+	struct stat st;
+	snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - file) + 1 : 1, slash ? file : ".");
+	if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
+		errno = EISDIR;
+	else if (stat(file, &st) == 0 && !S_ISREG(st.st_mode))
+		return 0; /* a pipe or device is written to, its folder is not */
+	else if (access(dir, W_OK | X_OK) == 0)
+		return 0;
+	return sp_err_errno(err, "cannot create %s", file);
+}
+
 int cap_sink_open(struct cap_sink *k, const struct cap_options *o, const char *argv0,
 		  struct sp_err *err)
 {
 	*k = (struct cap_sink){.fd = STDOUT_FILENO, .name = "standard output", .file = o->output};
-	if (o->output_kind == CAP_TO_SPOOL)
-		return start_pipeline(k, argv0, err);
+	if (o->output_kind == CAP_TO_SPOOL) {
+		int rc = check_place(k->file, err);
+		return rc < 0 ? rc : start_pipeline(k, argv0, err);
+	}
 	if (o->output_kind == CAP_TO_STDOUT) {
 		sp_pipe_enlarge(k->fd);
 		return 0;
@@ -114,6 +132,7 @@ static void give_to_user(const char *file)
 
 int cap_sink_close(struct cap_sink *k)
 {
+	static const char *const names[] = {"sp-unwind", "sp-spool"};
 	int worst = 0;
 	close(k->fd);
 	for (int i = 0; i < 2; i++) {
@@ -122,6 +141,9 @@ int cap_sink_close(struct cap_sink *k)
 			continue;
 		while (waitpid(k->stages[i], &status, 0) < 0 && errno == EINTR)
 			;
+		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE)
+			sp_warn("%s was ended by signal %d (%s)", names[i], WTERMSIG(status),
+				strsignal(WTERMSIG(status)));
 		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 		if (code > SP_EXIT_PARTIAL)
 			code = SP_EXIT_FAILED;

@@ -39,3 +39,39 @@ check_says() { # SPOOL TEXT
 	run -2 sp-unwind one two
 	holds "$output" "one input at a time, not 'two' too"
 }
+
+@test "-o FILE.data holds what came before a kill -9" {
+	sp-capture -q -o x.data -- "$SP_PROG/chain-pie" 5000 2>log &
+	local pid=$!
+	await test -s x.data
+	# Without another's help a file's second second is on the disk when its third begins.
+	await eval '[ "$(stat -c %s x.data)" -gt 100000 ]'
+	kill -9 $pid
+	pkill -9 -P $pid || :
+	wait $pid || :
+	run -3 sp-unwind -q x.data -o x.un
+	holds "$output" "the program that wrote it was killed"
+	run -3 sp-spool -q x.un -o x.spool
+	[ "$(sp-sym -f stats-json x.spool 2>/dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["samples"])')" -gt 50 ]
+}
+
+@test "-o FILE.spool: a place that cannot be is refused before the command runs; what fails later is our status" {
+	mkdir folder folder/x.spool
+	chmod 555 folder
+	for o in nowhere/x.spool folder/x.spool; do
+		run -1 sp-capture -o $o -- touch ran
+		holds "$output" "sp-capture: cannot create $o: "
+		[ ! -e ran ]
+	done
+	# A stage that dies: named, with its signal; the command's own status does not hide it.
+	cat >command <<-'END'
+		#!/bin/sh
+		# Our parent launches us and runs the stages.
+		until pid=$(pgrep -P $PPID -x sp-unwind); do :; done
+		kill -9 "$pid"
+		exit 7
+	END
+	chmod +x command
+	run -1 sp-capture -o x.spool -- ./command
+	holds "$output" "sp-unwind was ended by signal 9 (Killed)"
+}

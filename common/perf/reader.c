@@ -202,10 +202,12 @@ static void note_end(struct sp_reader *r, const struct sp_ext *ext)
 	const char *why = sp_ext_value(ext->payload, ext->payload_bytes, "reason", &len);
 	static const char said[] = "an earlier stage's input was ";
 	bool handed_on = len >= strlen(said) && memcmp(why, said, strlen(said)) == 0;
-	sp_reader_complain(r, damaged ? SP_INPUT_DAMAGED : SP_INPUT_CUT, "%s%s%s%.*s",
-			   handed_on ? "" : said, handed_on ? "" : damaged ? "damaged" : "cut",
-			   len && !handed_on ? ": " : "", (int)(len > 200 ? 200 : len),
-			   why ? why : "");
+	sp_reader_complain(
+		r, damaged ? SP_INPUT_DAMAGED : SP_INPUT_CUT, "%s%s%s%.*s", handed_on ? "" : said,
+		handed_on ? ""
+		: damaged ? "damaged"
+			  : "cut",
+		len && !handed_on ? ": " : "", (int)(len > 200 ? 200 : len), why ? why : "");
 }
 
 /* Our own records tell whether the stream is ours and whole. */
