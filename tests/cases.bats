@@ -75,3 +75,36 @@ check_says() { # SPOOL TEXT
 	run -1 sp-capture -o x.spool -- ./command
 	holds "$output" "sp-unwind was ended by signal 9 (Killed)"
 }
+
+@test "another build at a recorded path gives no name, whatever its times and inode; the same build does" {
+	cat >v.c <<-'END'
+		volatile unsigned long x;
+		#ifdef OTHER
+		__attribute__((noinline)) void other(void) { for (int i = 0; i < 1000; i++) x ^= i; }
+		#else
+		#define other()
+		#endif
+		__attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000; i++) x += i; }
+		int main(void) { for (int i = 0; i < 300000; i++) { spin(); other(); } return 0; }
+	END
+	gcc -O2 -g -Wl,--build-id v.c -o one
+	gcc -O2 -g -Wl,--build-id -DOTHER v.c -o two
+	cp one prog
+	touch -d 2020-01-01 prog
+	profile x.spool -F 999 -- ./prog
+	grep -q ';main;spin ' <(sp-sym -q -f folded x.spool)
+	# In place, and older than the recording: only the build-id tells.
+	cat two >prog
+	touch -d 2020-01-01 prog
+	sp-sym -q -f folded x.spool >named
+	run ! grep -E 'spin|other|;main' named
+	grep -q '\[prog+0x' named
+	# It is the recorded one that is told, not that of what is there now.
+	id=$(readelf -n one | sed -n 's/.*Build ID: //p')
+	holds "$(sp-sym -q -f json x.spool)" "\"build_id\": \"$id\""
+	cp one again && mv again prog
+	grep -q ';main;spin ' <(sp-sym -q -f folded x.spool)
+	# perf has no trouble with it.
+	sp-capture -q -F 999 -- ./prog 2>log | perf script -i - 2>errors | grep -q spin
+	equal "$(cat errors)" ""
+}

@@ -12,7 +12,8 @@ setup() {
 record() { # OUTPUT COMMAND…
 	local out=$1
 	shift
-	perf record -q -e cpu-clock -k mono -F 999 --call-graph dwarf,8192 -o "$out" -- "$@" >/dev/null 2>>perf.log
+	# -N: no copy in the build-id cache, where a replaced file would be found again.
+	perf record -q -N -e cpu-clock -k mono -F 999 --call-graph dwarf,8192 -o "$out" -- "$@" >/dev/null 2>>perf.log
 }
 
 # One line a sample: PID/TID and the functions from leaf to root, each ended by ';'. An address
