@@ -71,6 +71,66 @@ static_main='^_start;(_*libc_start\w*;)+main;'
 	chain folded folded --holding ';hot$' --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$' --min 99
 }
 
+# Link chain.c as prog-NAME and check its chains: layout NAME FLAG…
+layout() {
+	local name=$1
+	shift
+	cc -O2 -g -fomit-frame-pointer "$@" -o "prog-$name" "$TOP/tests/prog/chain.c"
+	of_layout "$name" "$main"
+}
+
+of_layout() { # NAME PATTERN-OF-THE-ROOT [OPTION-OF-CHAINS…]
+	local name=$1 root=$2
+	shift 2
+	rm -f p.spool
+	profile p.spool -- "./prog-$name"
+	sp-sym --format=raw p.spool >raw
+	SP_PROG=. chain raw raw --holding hot --chain "${root}alpha;beta;gamma_fn;hot;\$" --min 99 "$@" ||
+		fail "layout $name"
+}
+
+@test "gold, 2 MiB pages, one segment for all, no section headers, broken headers: every stack reaches _start" {
+	layout gold -fuse-ld=gold
+	layout pages -Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code
+	layout noseparate -Wl,-z,noseparate-code
+	layout nohdr -Wl,--no-eh-frame-hdr
+	# Of copies that say less: sections gone, a table that can't be read, one that is not sorted.
+	cp prog-pages prog-plain
+	for what in sections version order; do
+		python3 - "$what" <<'END'
+import struct, sys
+data = bytearray(open("prog-plain", "rb").read())
+shoff, = struct.unpack_from("<Q", data, 40)
+if sys.argv[1] == "sections":
+    struct.pack_into("<Q", data, 40, 0)
+    struct.pack_into("<HH", data, 60, 0, 0)
+else:
+    phoff, = struct.unpack_from("<Q", data, 32)
+    size, n = struct.unpack_from("<HH", data, 54)
+    for i in range(n):
+        kind, _, off, _, _, filesz = struct.unpack_from("<IIQQQQ", data, phoff + i * size)
+        if kind != 0x6474e550:
+            continue
+        if sys.argv[1] == "version":
+            data[off] = 9
+        else:
+            entries = [data[off + 12 + 8 * k:off + 20 + 8 * k] for k in range((filesz - 12) // 8)]
+            data[off + 12:off + 12 + 8 * len(entries)] = b"".join(reversed(entries))
+open("prog-" + sys.argv[1], "wb").write(data)
+END
+		chmod +x "prog-$what"
+		of_layout "$what" "$main" --syms "prog-$what=prog-plain"
+	done
+}
+
+@test "rules only in .debug_frame, plain, zlib and zstd: every stack reaches _start" {
+	layout plain -fno-asynchronous-unwind-tables -fno-unwind-tables
+	for how in zlib zstd; do
+		objcopy --compress-debug-sections=$how prog-plain prog-$how
+		of_layout $how "$main" --syms "prog-$how=prog-plain"
+	done
+}
+
 @test "musl, static, no .eh_frame_hdr: the program's own frames are found" {
 	run_chain chain-musl
 	chain raw raw --holding hot --chain "(^|;)main;alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-musl
