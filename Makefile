@@ -243,7 +243,7 @@ fuzz fuzz-smoke: test-deps
 bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
-	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live)
+	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live bench-unwind)
 
 # All recorders live, the Rust crate too: LIVE='--runs 3 --targets deep'.
 bench-live: test-deps
@@ -253,6 +253,11 @@ bench-live: test-deps
 bench-spool: test-deps
 	@$(MAKE) -s --no-print-directory all $(BUILD)/bench/spool-open $(PROG)/stream
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/spool.py $(SPOOL)
+
+# sp-unwind beside framehop, perf and samply on the same recordings: UNWIND='--runs 3 FILE…'.
+bench-unwind: test-deps
+	@$(MAKE) -s --no-print-directory all
+	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/unwind.py $(UNWIND)
 
 # The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.
 $(BUILD)/bench/walk: $(BUILD)/obj/tests/bench/walk.o \
@@ -346,6 +351,7 @@ help:
 	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
 	@echo "make bench              side by side with perf and samply; then bench-live"
 	@echo "make bench-live         recorders live: ours, perf, samply, the Rust crate (LIVE='--runs 3 --targets deep')"
+	@echo "make bench-unwind       sp-unwind beside framehop, perf, samply (UNWIND='--runs 3 FILE…')"
 	@echo "make bench-spool        the spool beside the crate's: sizes, speed, memory"
 	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
 	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
@@ -358,4 +364,4 @@ clean:
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 .PHONY: all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
-	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-spool lint fmt libs install uninstall dist help
+	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-unwind bench-spool lint fmt libs install uninstall dist help
