@@ -12,6 +12,7 @@ BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflat
 TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
+READER_PKGS := chromium valgrind
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -122,6 +123,9 @@ deps:
 	$(call install_packages,$(BUILD_PKGS),the build)
 test-deps:
 	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS),the tests)
+.PHONY: reader-deps check-consumers
+reader-deps:
+	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS) $(READER_PKGS),this target)
 dev-deps:
 	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS) $(DEV_PKGS),this target)
 
@@ -193,6 +197,11 @@ check: test-deps
 	@$(MAKE) -s --no-print-directory all units test-setup
 	@echo "Testing …"
 	@$(RUN_TESTS) $(UNITS:%=$(BUILD)/unit/%) $(TESTS)
+
+# The views in the programs that they are for, installed into $(BUILD)/consumers. HEAVY=1: all.
+check-consumers: reader-deps
+	@$(MAKE) -s --no-print-directory all progs
+	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' HEAVY='$(HEAVY)' tests/check-consumers
 
 check-unit: units
 	@$(RUN_TESTS) $(UNITS:%=$(BUILD)/unit/%)
@@ -346,6 +355,7 @@ help:
 	@echo "make demo PID=1234      … or a running process (DURATION=10)"
 	@echo "make demo CMD='gzip x'  … or a command"
 	@echo "make check              install what is missing, build, pass every test"
+	@echo "make check-consumers [HEAVY=1]   the views in pprof, speedscope, Firefox, Chromium …"
 	@echo "make check-unit, check-cli [TESTS=tests/x.bats] [TAGS=smoke]"
 	@echo "make asan, tsan, valgrind, coverage     the tests under instruments"
 	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
