@@ -9,7 +9,7 @@
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
 BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev
-TEST_PKGS  := bats clang libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
+TEST_PKGS  := bats clang llvm libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 READER_PKGS := chromium valgrind

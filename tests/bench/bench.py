@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """make bench: stackpulse beside perf and samply, in one run, on this machine.
 
-    make bench BENCH='[--runs N] [--only file,any,live] [--targets cc1plus,deep,demo] [--slow] [--keep]'
+    make bench BENCH='[--runs N] [--only file,any,live,symbols] [--targets cc1plus,deep,demo] [--slow] [--keep]'
 
 file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text; sizes.
 any:  perf.data files of about 300 MB of cc1plus and tsc (60 KB stacks) and of deep (16 KiB, 4999 Hz), to
       stacks and to folded text, beside cat | wc, samply and perf script | inferno-collapse-perf.
+symbols: sp-sym --exe beside llvm-symbolizer, addr2line and eu-addr2line, for addresses of one file.
 live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
 
 All commands of a table run in turns, --runs rounds of them (5); the figures are medians. CPU is
@@ -21,6 +22,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+
+from symbols import bench_symbols
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("SP_BUILD", os.path.join(TOP, "build"))
@@ -325,7 +328,7 @@ def bench_live(args, targets, samply_tool):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="file,any,live")
+    parser.add_argument("--only", default="file,any,live,symbols")
     parser.add_argument("--lines", default="", help="more options of sp-sym for the folded text")
     parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
     parser.add_argument("--targets", default="cc1plus,deep,demo", help="what is recorded live")
@@ -341,6 +344,8 @@ def main():
         bench_file(args, targets, tool)
     if "any" in args.only:
         bench_any(args, targets, tool)
+    if "symbols" in args.only:
+        bench_symbols(args.runs, rounds, median, table, path)
     if "live" in args.only:
         with Paranoid():
             bench_live(args, targets, tool)
