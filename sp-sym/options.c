@@ -91,7 +91,8 @@ static const struct sp_opt opts[] = {
 			    "ask the servers of DEBUGINFOD_URLS for debug files (auto), never,\n"
 			    "or look into their cache only (cache)"},
 	[OPT_PERF_MAPS] = {"perf-maps", 0, "WHICH",
-			   "JIT maps of marked processes (marked), none or any"},
+			   "JIT maps of marked processes (marked), none, any, the one marked last\n"
+			   "(last) or these: PID,…"},
 	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
 	[OPT_NO_DEMANGLE] = {"no-demangle", 0, NULL, "names as the linker knows them"},
 	[OPT_JOBS] = {"jobs", 'j', "N", "workers (default: all cores)"},
@@ -190,10 +191,21 @@ static const struct view_format *parse_format(const char *name)
 	sp_usage_error("--format: there is no '%s'; there are %s", name, list);
 }
 
+/* In the order of the enum of sp_resolver_options; or a list of processes. */
+static void set_perf_maps(struct view_options *opt, const char *arg)
+{
+	static const char *const words[] = {"marked", "none", "any", "last", NULL};
+	if (*arg < '0' || *arg > '9') {
+		opt->resolver.perf_maps = (unsigned)choose("--perf-maps", arg, words);
+		return;
+	}
+	push_ids(&opt->perf_map_pids, "--perf-maps", arg);
+	opt->resolver.perf_maps = SP_PERF_MAPS_LISTED;
+}
+
 /* Options that say where names come from. */
 static void set_source(struct view_options *opt, int which, const char *arg)
 {
-	static const char *const perf_maps[] = {"marked", "none", "any", NULL};
 	static const char *const whens[] = {"auto", "never", "cache", NULL};
 	switch (which) {
 	case OPT_PATH_MAP:
@@ -208,16 +220,7 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 		push_word(&opt->debug_dirs, arg);
 		break;
 	case OPT_PERF_MAPS:
-		switch (choose("--perf-maps", arg, perf_maps)) {
-		case 0:
-			opt->resolver.perf_maps = SP_PERF_MAPS_MARKED;
-			break;
-		case 1:
-			opt->resolver.perf_maps = SP_PERF_MAPS_NONE;
-			break;
-		default:
-			opt->resolver.perf_maps = SP_PERF_MAPS_ANY;
-		}
+		set_perf_maps(opt, arg);
 		break;
 	case OPT_DEBUGINFOD:
 		opt->debuginfod = (enum sp_debuginfod_mode)choose("--debuginfod", arg, whens);
@@ -435,6 +438,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 		set_spool_dir(opt);
 	}
 	add_env_dirs(opt);
+	opt->resolver.perf_map_pids = opt->perf_map_pids.v;
+	opt->resolver.n_perf_map_pids = opt->perf_map_pids.n;
 	opt->resolver.path_maps = opt->path_maps.v;
 	opt->resolver.n_path_maps = opt->path_maps.n;
 	opt->resolver.debug_dirs = opt->debug_dirs.v;
@@ -445,6 +450,7 @@ void options_deinit(struct view_options *opt)
 {
 	free(opt->pids.v);
 	free(opt->tids.v);
+	free(opt->perf_map_pids.v);
 	free(opt->comms.v);
 	free(opt->events.v);
 	free(opt->modules.v);

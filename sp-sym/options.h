@@ -34,7 +34,7 @@ struct view_options {
 	const char *exe;
 
 	struct view_time from, to;
-	struct view_ids pids, tids;
+	struct view_ids pids, tids, perf_map_pids;
 	struct view_words comms, events, modules, functions, files;
 	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;
 	bool stacks_table; /* of jsonl */

@@ -14,7 +14,7 @@ _sp_sym() {
 	--sort) words="self total" ;;
 	--table) words="samples stacks" ;;
 	--debuginfod) words="auto never cache" ;;
-	--perf-maps) words="marked none any" ;;
+	--perf-maps) words="marked none any last" ;;
 	--stats) words=json ;;
 	-o | --output | --exe | --diff)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")

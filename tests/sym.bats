@@ -492,3 +492,17 @@ debuginfod_at() {
 	X
 	equal "$(grep -c "debuginfod at .*: no answer in time" log)" 1
 }
+
+@test "--perf-maps: a list of processes has their names and no others" {
+	sym 0 -f folded --perf-maps=any "$HOSTILE"
+	cp out any
+	sym 0 -f folded --perf-maps=none "$HOSTILE"
+	cp out none
+	cmp -s any none && fail "there is no map to tell them apart"
+	pids=$(sp-sym -f raw "$HOSTILE" | awk '$1 == "sample" && $3 > 0 { print $3 }' | sort -un | paste -sd,)
+	sym 0 -f folded --perf-maps="$pids" "$HOSTILE"
+	cmp out any
+	sym 0 -f folded --perf-maps=999999 "$HOSTILE"
+	cmp out none
+	sym 2 --perf-maps=1,x "$HOSTILE"
+}

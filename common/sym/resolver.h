@@ -46,7 +46,17 @@ struct sp_resolver_options {
 	size_t n_debug_dirs;
 	const char *perf_map_dir; /* NULL: embedded, /proc/PID/root/tmp, /tmp, the spool's folder */
 	const char *spool_dir; /* where the spool lies; perf maps are sought there too; or NULL */
-	enum { SP_PERF_MAPS_MARKED, SP_PERF_MAPS_NONE, SP_PERF_MAPS_ANY } perf_maps;
+	/* Whose: of processes that ever carried a runtime's mark, of none, of all, of the one that
+	 * was marked last, of those listed. */
+	enum {
+		SP_PERF_MAPS_MARKED,
+		SP_PERF_MAPS_NONE,
+		SP_PERF_MAPS_ANY,
+		SP_PERF_MAPS_LAST,
+		SP_PERF_MAPS_LISTED,
+	} perf_maps;
+	const int64_t *perf_map_pids;
+	size_t n_perf_map_pids;
 	bool no_inline, no_demangle;
 	unsigned n_workers; /* 0 = all cores */
 	void (*progress)(void *ctx, size_t done, size_t total);

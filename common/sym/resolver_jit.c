@@ -250,13 +250,50 @@ static bool is_marked(const struct sp_resolver *r, int32_t pid)
 	return false;
 }
 
+/* Whether it is the process that was marked as a runtime last. */
+static bool is_marked_last(const struct sp_resolver *r, int32_t pid)
+{
+	int32_t last = -1;
+	uint64_t last_ns = 0;
+	for (size_t i = 0; i < sp_spool_n_execs(r->spool); i++) {
+		const struct sp_spool_exec *x = sp_spool_exec(r->spool, i);
+		bool mark = x->on && (x->kind == MARK_PYTHON || x->kind == MARK_PERF_MAP ||
+				      x->kind == MARK_JITDUMP);
+		if (mark && x->time_ns >= last_ns) {
+			last_ns = x->time_ns;
+			last = x->pid;
+		}
+	}
+	return last == pid;
+}
+
+/* What --perf-maps says of a process; a map that travels in the spool obeys it too. */
+static bool is_wanted(const struct sp_resolver *r, int32_t pid)
+{
+	switch (r->options.perf_maps) {
+	case SP_PERF_MAPS_NONE:
+		return false;
+	case SP_PERF_MAPS_LAST:
+		return is_marked_last(r, pid);
+	case SP_PERF_MAPS_LISTED:
+		for (size_t i = 0; i < r->options.n_perf_map_pids; i++)
+			if (r->options.perf_map_pids[i] == pid)
+				return true;
+		return false;
+	case SP_PERF_MAPS_MARKED:
+	case SP_PERF_MAPS_ANY:
+	default:
+		return true;
+	}
+}
+
 static int open_jit(struct sp_resolver *r, struct res_jit *j, struct sp_err *err)
 {
-	if (r->options.perf_maps == SP_PERF_MAPS_NONE)
+	if (!is_wanted(r, j->pid))
 		return 0;
 	int rc = add_embedded(r, j, err);
 	/* A recording of another tool, which does not say its boot, has no marks either. */
-	bool allowed = r->options.perf_maps == SP_PERF_MAPS_ANY || r->options.perf_map_dir ||
+	bool allowed = r->options.perf_maps != SP_PERF_MAPS_MARKED || r->options.perf_map_dir ||
 		       is_marked(r, j->pid) || r->boot == BOOT_UNKNOWN;
 	if (rc == 0 && allowed)
 		rc = add_jitdumps(r, j, err);
