@@ -91,8 +91,11 @@ def processes(files, runs, samply):
                     ("sp-unwind &#124; sp-spool", "sp-unwind %s 2>/dev/null | sp-spool -o unwind.spool 2>/dev/null" % name, None),
                     ("perf script --no-inline -F comm,tid,time,ip",
                      "perf script --no-inline -F comm,tid,time,ip -i %s >/dev/null 2>&1" % name, None)]
-        if samply:
-            commands.append(("samply import", "%s import -s -n -o unwind.json.gz %s >/dev/null 2>&1" % (samply, name), None))
+        imports = "%s import -s -n -o unwind.json.gz %s >/dev/null 2>&1" % (samply, name)
+        if samply and sh(imports, check=False).returncode == 0:
+            commands.append(("samply import", imports, None))
+        elif samply:
+            say("samply cannot read %s (it reads no streams): its row is left out." % name)
         costs = bench.rounds(commands, runs)
         ours = median([c.cpu for c in costs["sp-unwind"]])
         for c, _, _ in commands:
