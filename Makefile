@@ -244,7 +244,7 @@ fuzzers: $(FUZZERS:%=$(BUILD)/fuzzers/%)
 FUZZ_MAKE = $(MAKE) -s --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN=fuzzer-no-link,address,undefined
 fuzz fuzz-smoke: test-deps
 	@$(MAKE) -s --no-print-directory all progs
-	@$(FUZZ_MAKE) fuzzers
+	@+$(FUZZ_MAKE) fuzzers
 	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' DURATION=$(if $(filter fuzz,$@),$(or $(DURATION),600),10) \
 		tests/fuzz/run build/fuzz $(FUZZERS)
 
