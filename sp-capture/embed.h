@@ -66,11 +66,4 @@ void cap_embed_end(struct cap_embed_state *s, struct cap_proc *q, uint64_t end_n
 /* Fragments of waiting objects, at most budget bytes. True when more wait. */
 bool cap_embed_pump(struct cap_embed_state *s, size_t budget);
 
-/* --- the pure parts --- */
-
-/* "python3.12", "libpython3.12.so.1.0", …: behaviour of the crate, section 1.12. */
-bool cap_is_python_module(const char *path, size_t len);
-/* NUL-separated arguments that switch perf support on: -X perf, -Xperf, -X perf_jit, -X perf,… */
-bool cap_is_python_perf(const char *cmdline, size_t len);
-
 #endif

@@ -10,6 +10,7 @@
 #include "embed.h"
 #include "events.h"
 #include "maps/procs.h"
+#include "python.h"
 #include "tasks.h"
 
 #define MAPS_MAX (64u << 20)

@@ -7,6 +7,7 @@
  * unit: sp-capture/stacks.c
  * unit: sp-capture/embed.c
  * unit: sp-capture/embed_jit.c
+ * unit: sp-capture/python.c
  * unit: sp-capture/kallsyms.c
  * unit: sp-capture/emit.c
  * unit: sp-capture/output.c
@@ -21,6 +22,7 @@
 #include "../../sp-capture/events.h"
 #include "../../sp-capture/kallsyms.h"
 #include "../../sp-capture/options.h"
+#include "../../sp-capture/python.h"
 #include "../../sp-capture/stacks.h"
 #include "tap.h"
 

@@ -2,7 +2,7 @@
  * cannot be; where a sample's parts lie; ring sizes. unit: sp-capture/ring.c unit:
  * sp-capture/rings.c unit: sp-capture/events.c unit: sp-capture/kernel.c unit: sp-capture/emit.c
  * unit: sp-capture/output.c
- * unit: sp-capture/procs.c
+ * unit: sp-capture/procs.c unit: sp-capture/python.c
  * unit: sp-capture/stacks.c
  * unit: sp-capture/tasks.c */
 #include <linux/perf_event.h>
