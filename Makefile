@@ -189,7 +189,7 @@ $(PROG)/chain-stripped: $(PROG)/chain-pie
 progs: $(PROGS)
 # ---- Tests ---------------------------------------------------------------------------------------
 # TESTS='tests/perf.bats …' picks suites, TAGS=smoke those tests of them that bear the tag.
-TESTS ?= $(wildcard tests/*.bats)
+TESTS ?= $(filter-out tests/peers.bats,$(wildcard tests/*.bats))
 RUN_TESTS = SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' tests/run-tests
 
 check: test-deps
@@ -247,6 +247,12 @@ fuzz fuzz-smoke: test-deps
 	@+$(FUZZ_MAKE) fuzzers
 	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' DURATION=$(if $(filter fuzz,$@),$(or $(DURATION),600),10) \
 		tests/fuzz/run build/fuzz $(FUZZERS)
+
+# hotspot (Debian) and samply (cargo, minutes): they read our perf.data files.
+check-peers: test-deps all test-setup
+	$(call install_packages,hotspot,check-peers)
+	@[ -x $(BUILD)/bench/samply/bin/samply ] || cargo install -q --locked --root $(BUILD)/bench/samply samply
+	@$(RUN_TESTS) tests/peers.bats
 
 # ---- Measuring -----------------------------------------------------------------------------------
 bench: test-deps
@@ -355,6 +361,7 @@ help:
 	@echo "make demo PID=1234      … or a running process (DURATION=10)"
 	@echo "make demo CMD='gzip x'  … or a command"
 	@echo "make check              install what is missing, build, pass every test"
+	@echo "make check-peers        our perf.data files in hotspot and samply"
 	@echo "make check-consumers [HEAVY=1]   the views in pprof, speedscope, Firefox, Chromium …"
 	@echo "make check-unit, check-cli [TESTS=tests/x.bats] [TAGS=smoke]"
 	@echo "make asan, tsan, valgrind, coverage     the tests under instruments"
@@ -373,5 +380,5 @@ clean:
 
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
-.PHONY: all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
+.PHONY: check-peers all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
 	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-unwind bench-spool lint fmt libs install uninstall dist help

@@ -178,19 +178,20 @@ static bool is_file(const struct stat *st, const struct cap_range *r, bool exact
 	       (!exact || (major(st->st_dev) == r->maj && minor(st->st_dev) == r->min));
 }
 
-/* The mapped file itself, by the ways that do not go by its name alone; -1 when none leads there.
- */
+/* The mapped file itself, by the ways that do not go by its name alone; by its name too when that
+ * leads to the same device and inode (the process may have ended). -1 when none leads there. */
 static int open_mapped(int32_t pid, const struct cap_range *r, const char *path)
 {
-	char ways[3][4200];
+	char ways[4][4200];
 	snprintf(ways[0], sizeof ways[0], "/proc/%d/map_files/%llx-%llx", pid,
 		 (unsigned long long)r->start, (unsigned long long)r->end);
 	snprintf(ways[1], sizeof ways[1], "/proc/%d/exe", pid);
 	snprintf(ways[2], sizeof ways[2], "/proc/%d/root%s", pid, path);
-	for (int i = 0; i < 3; i++) {
+	snprintf(ways[3], sizeof ways[3], "%s", path);
+	for (int i = 0; i < 4; i++) {
 		struct stat st;
 		int fd = open(ways[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd >= 0 && fstat(fd, &st) == 0 && is_file(&st, r, i == 2))
+		if (fd >= 0 && fstat(fd, &st) == 0 && is_file(&st, r, i >= 2))
 			return fd;
 		if (fd >= 0)
 			close(fd);

@@ -1,5 +1,6 @@
 /* sp-sym: a spool in, a view of it out (sp-sym.1). */
 #include <libgen.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -162,6 +163,21 @@ static struct sp_spool *open_spool(const char *path, struct out *out)
 	return spool;
 }
 
+/* From here on everything is read-only but the folder of the output. */
+static void enter_sandbox(const struct view_options *opt, const struct out *out)
+{
+	static bool inside;
+	if (inside)
+		return;
+	inside = true;
+	char *dir = out->tmp ? strdup(out->tmp) : NULL;
+	const char *write_dir = dir ? dirname(dir) : NULL;
+	sp_debuginfod_start(opt->debuginfod);
+	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
+	free(dir);
+}
+
+/* One view of the spool as it is now. */
 static int run(const struct view_options *opt)
 {
 	struct sp_err err;
@@ -171,12 +187,7 @@ static int run(const struct view_options *opt)
 	int status = 0;
 	if (out_open(&out, opt->output, &err) < 0)
 		sp_die(&err, NULL);
-	/* From here on everything is read-only but the folder of the output. */
-	char *dir = out.tmp ? strdup(out.tmp) : NULL;
-	const char *write_dir = dir ? dirname(dir) : NULL;
-	sp_debuginfod_start(opt->debuginfod);
-	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
-	free(dir);
+	enter_sandbox(opt, &out);
 	struct sp_spool *spool = open_spool(opt->input, &out);
 	if (opt->diff) {
 		old = open_spool(opt->diff, &out);
@@ -201,6 +212,47 @@ static int run(const struct view_options *opt)
 	return status;
 }
 
+/* A second, less when a signal comes. */
+static void wait_a_second(void)
+{
+	struct pollfd p = {.fd = sp_stop_fd(), .events = POLLIN};
+	poll(&p, 1, 1000);
+}
+
+/* --follow: until the recording has ended. Meanwhile a terminal shows the view anew each second,
+ * and a file is written anew; on a pipe, where nothing can be taken back, only the last one goes
+ * out. */
+static int follow(const struct view_options *opt)
+{
+	bool is_file = opt->output && strcmp(opt->output, "-") != 0;
+	bool on_terminal = !is_file && isatty(STDOUT_FILENO);
+	struct sp_spool *spool = NULL;
+	struct sp_err err;
+	bool said = false, whole = false;
+	while (!whole && !sp_stop_level()) {
+		int r = spool ? sp_spool_refresh(spool, &err)
+			      : sp_spool_open(&spool, opt->input, &err);
+		/* sp-spool gives a new file its name with the first data. */
+		if (r < 0 && (spool || access(opt->input, F_OK) == 0))
+			sp_die(&err, NULL);
+		if (r < 0 && !said)
+			sp_note("waiting for %s", opt->input);
+		said = true;
+		whole = spool && sp_spool_state(spool) != SP_SPOOL_INCOMPLETE;
+		if (spool && !whole && (on_terminal || is_file)) {
+			if (on_terminal && write(STDOUT_FILENO, "\033[H\033[2J", 7) != 7)
+				break;
+			run(opt);
+		}
+		if (!whole)
+			wait_a_second();
+	}
+	sp_spool_close(spool);
+	if (on_terminal && write(STDOUT_FILENO, "\033[H\033[2J", 7) != 7)
+		return SP_EXIT_FAILED;
+	return run(opt);
+}
+
 int main(int argc, char **argv)
 {
 	struct view_options opt;
@@ -221,7 +273,7 @@ int main(int argc, char **argv)
 		clock_gettime(CLOCK_MONOTONIC, &progress_start);
 		if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
 			opt.resolver.progress = progress;
-		status = run(&opt);
+		status = opt.follow ? follow(&opt) : run(&opt);
 	}
 	options_deinit(&opt);
 	return status;

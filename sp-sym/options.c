@@ -33,6 +33,7 @@ enum {
 	OPT_LIMIT,
 	OPT_SORT,
 	OPT_WIDTH,
+	OPT_FOLLOW,
 	OPT_REQUIRE,
 	OPT_PATH_MAP,
 	OPT_SYMFS,
@@ -82,6 +83,8 @@ static const struct sp_opt opts[] = {
 	[OPT_LIMIT] = {"limit", 'n', "N", "lines of top; 0 = all (default 40)"},
 	[OPT_SORT] = {"sort", 0, "self|total", "order of top"},
 	[OPT_WIDTH] = {"width", 0, "N", "columns of top and tree (else the terminal's)"},
+	[OPT_FOLLOW] = {"follow", 0, NULL,
+			"watch a recording that goes on: the view anew each second"},
 	[OPT_REQUIRE] = {"require", 0, "P%", "fail when fewer frames have names"},
 	[OPT_PATH_MAP] = {"path-map", 0, "OLD=NEW", "find files below OLD at NEW"},
 	[OPT_SYMFS] = {"symfs", 0, "DIR", "find all files below DIR"},
@@ -287,6 +290,9 @@ static void set_view(struct view_options *opt, int which, const char *arg)
 	case OPT_WIDTH:
 		opt->width = sp_arg_u64("--width", arg, 40, 10000);
 		break;
+	case OPT_FOLLOW:
+		opt->follow = true;
+		break;
 	default:
 		opt->require = parse_percent("--require", arg);
 	}
@@ -379,6 +385,8 @@ static void check(const struct view_options *opt)
 				       ? "--diff has no meaning for --format=%s"
 				       : "--format=%s needs two spools: --diff OLD.spool NEW.spool",
 			       f->name);
+	if (opt->follow && (opt->diff || !strcmp(opt->input, "-")))
+		sp_usage_error("--follow needs the name of one spool");
 	if (opt->files.n && strcmp(f->name, "lines") != 0)
 		sp_usage_error("--file has no meaning for --format=%s", f->name);
 	if (opt->stacks_table && strcmp(f->name, "jsonl") != 0)

@@ -41,6 +41,7 @@ struct view_options {
 	enum view_group group;
 	double min_percent;           /* < 0 = the format's own */
 	double require;               /* < 0 = not asked */
+	bool follow;                  /* the view anew each second, until the recording ends */
 	uint64_t limit, depth, width; /* 0 = the format's own; limit UINT64_MAX = all */
 
 	struct view_words path_maps, debug_dirs;

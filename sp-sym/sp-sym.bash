@@ -37,7 +37,7 @@ _sp_sym() {
 		mapfile -t COMPREPLY < <(compgen -W "-f --format= -o --output= --diff= --file= --table= --time= -p --pid= -t --tid= \
 			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
 			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
-			--width= --require= --path-map= --symfs= --debug-dir= --debuginfod= --perf-maps= --perf-map-dir= \
+			--width= --follow --require= --path-map= --symfs= --debug-dir= --debuginfod= --perf-maps= --perf-map-dir= \
 			--no-demangle -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
 			-V --version" -- "$cur")
 		[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null

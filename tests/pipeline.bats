@@ -244,7 +244,7 @@ END
 	profile p.spool -- "$python" -X perf "$TOP/tests/prog/chain.py"
 	sp-sym --format=folded p.spool >folded
 	rm -f "/tmp/perf-$(sp-sym --format=raw p.spool | awk '/^sample/ { pid = $3 } END { print pid }').map"
-	chain folded folded --holding 'leaf_py' --min 95 --samples 700 \
+	chain folded folded --holding 'leaf_py' --min 99 --samples 700 \
 		--chain ';_start;.*Py_BytesMain[^;]*;.*<module>[^;]*;(.*;)?[^;]*run_py[^;]*;(.*;)?[^;]*mid_py[^;]*;(.*;)?[^;]*leaf_py'
 }
 

@@ -6,7 +6,8 @@ stream.py ext FILE       our own records, one a line: KIND text
 stream.py objects FILE   embedded objects, one a line: KIND PID SIZE PATH
 stream.py object FILE PATH   the bytes of an embedded object
 stream.py stacks FILE    pid, tid, stack bytes kept, size of the record, time of every sample
-stream.py close FILE US  how many samples of a thread follow the one before on the same CPU in less than US
+stream.py doubled FILE US  the threads of which two samples in five, of five at least, follow the one before on
+                         the same CPU in less than US: two events sample them
 stream.py types FILE     how many records of each type
 """
 import collections
@@ -104,15 +105,17 @@ def main(what, path, *args):
             if kind == SAMPLE:
                 pid, tid, time, used, _ = sample(r)
                 print(pid, tid, used, len(r), time)
-    elif what == "close":
-        last, close = {}, 0
+    elif what == "doubled":
+        last, gaps, close = {}, collections.Counter(), collections.Counter()
         for _, kind, _, r in records(data):
             if kind == SAMPLE:
                 _, tid, time, _, _ = sample(r)
                 key = tid, struct.unpack_from("<I", r, 40)[0]
-                close += key in last and time - last[key] < int(args[0]) * 1000
+                if key in last:
+                    gaps[key] += 1
+                    close[key] += time - last[key] < int(args[0]) * 1000
                 last[key] = time
-        print(close)
+        print(*(key[0] for key in gaps if gaps[key] >= 5 and close[key] >= 0.4 * gaps[key]))
     elif what == "types":
         for kind, n in sorted(collections.Counter(k for _, k, _, _ in records(data)).items()):
             print(kind, n)

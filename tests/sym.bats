@@ -210,6 +210,27 @@ assert stats["state"] != "whole" and stats["complaint"], stats
 assert all(type(stats[name]) is int for name in ("sample_events", "samples", "lost_events")), stats'
 }
 
+@test "--follow: waits for a spool to begin, shows it while it grows, ends with the recording" {
+	sp-sym --follow -f stats-json -o now.json live.spool 2>log &
+	local watcher=$!
+	mkfifo in
+	{ sp-spool -q -o live.spool <in; } &
+	local spooler=$!
+	exec 7>in
+	"$SP_PROG/stream" samples=1000 stacks=10 depth=5 >s
+	head -c "$(($(stat -c %s s) / 2))" s >&7
+	await test -s now.json
+	n=$(python3 -c 'import json; print(json.load(open("now.json"))["samples"])')
+	[ "$n" -gt 0 ] && [ "$n" -lt 1000 ] || fail "$n samples while it grows"
+	tail -c "+$(($(stat -c %s s) / 2 + 1))" s >&7
+	exec 7>&-
+	wait $spooler
+	wait $watcher || fail "exit $? at the end: $(cat log)"
+	equal "$(python3 -c 'import json; print(json.load(open("now.json"))["samples"])')" 1000 "samples at the end"
+	run sp-sym --follow - </dev/null
+	equal "$status" 2 "without a name"
+}
+
 @test "options: what does not exist is refused by name" {
 	sym 2 -f nonsense "$HOSTILE"
 	holds "$(cat err)" "there is no 'nonsense'; there are top, tree, text, raw, folded, flamegraph"
@@ -394,6 +415,7 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 }
 
 @test "a binary rewritten in place, its time kept: refused by build-id; named again from its copy" {
+	export HOME=$PWD # perf may have kept a copy of the program in ~/.debug
 	cp "$SP_PROG/chain-pie" prog
 	id=$(readelf -nW prog | sed -n 's/.*Build ID: //p')
 	sp-capture -q -- ./prog 100 >s.perf

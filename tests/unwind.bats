@@ -147,8 +147,11 @@ n_samples() { # INPUT
 	sp-unwind x.data | stacks >file
 	# shellcheck disable=SC2002 # a pipe is meant
 	cat x.data | sp-unwind | stacks >pipe
-	cmp file pipe
-	[ "$(wc -l <file)" -ge 100 ]
+	# What a file says of its machine comes last in a pipe, too late to take the vdso for ours.
+	paste -d '|' file pipe | awk -F '|' '
+		/cut;|vdso/ { through_vdso++; next }
+		$1 != $2 { print "differ:", $0; bad = 1 }
+		END { exit bad || NR < 100 || through_vdso > NR / 20 }'
 	record - "$SP_PROG/chain-pie" 150 >/dev/null
 	perf record -q -e cpu-clock -F 999 --call-graph dwarf,8192 -o - -- "$SP_PROG/chain-pie" 150 2>>perf.log | sp-unwind | stacks >stream
 	chain_of hot "hot;gamma_fn;beta;alpha;main;$root" <stream

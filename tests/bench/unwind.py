@@ -95,7 +95,7 @@ def processes(files, runs, samply):
         if samply and sh(imports, check=False).returncode == 0:
             commands.append(("samply import", imports, None))
         elif samply:
-            say("samply cannot read %s (it reads no streams): its row is left out." % name)
+            say("samply cannot read %s: its row is left out." % name)
         costs = bench.rounds(commands, runs)
         ours = median([c.cpu for c in costs["sp-unwind"]])
         for c, _, _ in commands:

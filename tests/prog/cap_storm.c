@@ -7,10 +7,10 @@
 
 int main(int argc, char **argv)
 {
-	long n = argc > 1 ? atol(argv[1]) : 1000, done = 0;
+	volatile long n = argc > 1 ? atol(argv[1]) : 1000, done = 0; /* vfork returns twice */
 	if (n < 0)
 		return 0;
-	for (long i = 0; i < n; i++) {
+	for (volatile long i = 0; i < n; i++) {
 		pid_t pid = vfork();
 		if (pid == 0) {
 			execl(argv[0], argv[0], "-1", (char *)NULL);

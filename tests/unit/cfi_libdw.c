@@ -109,6 +109,27 @@ static bool same_cfa(Dwarf_Frame *frame, const struct cfi_row *row, char got[600
 	return !strcmp(got, want);
 }
 
+/* By meaning: the structure has padding, and no offset means nothing for some rules. */
+static bool equal_rules(const struct cfi_reg *a, const struct cfi_reg *b)
+{
+	if (a->rule != b->rule)
+		return false;
+	switch ((enum cfi_rule)a->rule) {
+	case CFI_OFFSET:
+	case CFI_VAL_OFFSET:
+	case CFI_REG:
+		return a->off == b->off;
+	case CFI_EXPR:
+	case CFI_VAL_EXPR:
+		return a->len == b->len && a->expr == b->expr;
+	case CFI_UNSPEC:
+	case CFI_UNDEF:
+	case CFI_SAME:
+		break;
+	}
+	return true;
+}
+
 static void ask(struct tally *t, const struct uw_module *m, Dwarf_CFI *cfi, uint64_t pc,
 		const char *path)
 {
@@ -144,11 +165,12 @@ static void ask(struct tally *t, const struct uw_module *m, Dwarf_CFI *cfi, uint
 		}
 		if (same) { /* both interpreters of ours */
 			what = "small row";
-			same = !memcmp(&small.cfa, &full.cfa, sizeof full.cfa) &&
-			       small.cfa_reg == full.cfa_reg &&
-			       !memcmp(&small.reg[CFI_SMALL_RA], ra, sizeof *ra) &&
-			       !memcmp(&small.reg[CFI_SMALL_FP], &full.reg[m->arch->fp],
-				       sizeof *ra);
+			bool by_reg = full.cfa.rule != CFI_EXPR;
+			same = small.cfa.rule == full.cfa.rule &&
+			       (by_reg ? small.cfa.off == full.cfa.off && small.cfa_reg == full.cfa_reg
+				       : equal_rules(&small.cfa, &full.cfa)) &&
+			       equal_rules(&small.reg[CFI_SMALL_RA], ra) &&
+			       equal_rules(&small.reg[CFI_SMALL_FP], &full.reg[m->arch->fp]);
 		}
 	}
 	if (!same && !t->differ++)
