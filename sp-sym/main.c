@@ -93,18 +93,26 @@ static void say_empty(const struct view *v)
 			"'sp-capture --check' says what works here");
 }
 
-/* --require: fails when too few frames have names. */
+#define FEW_NAMES 80 /* percent of the frames: below this the view is worth a word */
+
+/* --require: fails when too few frames have names. Without it a view of which much is nameless
+ * says why. */
 static int check_names(const struct view *v, struct sp_err *err)
 {
 	struct unnamed u;
-	if (v->opt->require < 0 || v->opt->format->no_names)
+	bool asked = v->opt->require >= 0;
+	if (v->opt->format->no_names || (!asked && !strcmp(v->opt->format->name, "stats")))
 		return SP_EXIT_OK;
 	int r = unnamed_init(&u, v, err);
 	if (r < 0)
 		return r;
 	double named = unnamed_named_percent(&u);
+	if (!asked && u.n && named < FEW_NAMES)
+		sp_note("%.0f %% of the frames have no names, most of them in %s: %s "
+			"(--format=stats says more)",
+			100 - named, u.v[0].path, unnamed_cause(v, &u.v[0]));
 	unnamed_deinit(&u);
-	if (named >= v->opt->require)
+	if (!asked || named >= v->opt->require)
 		return SP_EXIT_OK;
 	sp_warn("%.2f %% of the frames have names, less than the %g %% required; --format=stats "
 		"says "

@@ -434,6 +434,8 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 	sym 0 -f folded p.spool
 	grep -q ";hot " out && fail "named by another program"
 	holds "$(cat out)" "[prog+0x"
+	sp-sym p.spool 2>log >/dev/null
+	holds "$(cat log)" "of the frames have no names, most of them in $PWD/prog: $PWD/prog has another build-id"
 	sym 0 -f stats p.spool
 	holds "$(cat out)" "cause: $PWD/prog has another build-id: "
 	sp-unwind <s.perf 2>log >/dev/null
