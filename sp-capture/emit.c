@@ -342,10 +342,14 @@ static void check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time
 	if (pid <= 0)
 		return;
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
-	if (!q && !(q = cap_emit_meet(e, pid, time_ns)))
+	/* One that has ended since is no newcomer: what the stream knows of it is all there is. */
+	if (!q && (!cap_is_alive(pid) || !(q = cap_emit_meet(e, pid, time_ns))))
 		return;
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {
+		/* The new image's mappings would hide from cap_recover that it is a new one. */
+		if (e->lost_side_band)
+			cap_emit_missed_exec(e, q, time_ns - 1);
 		cap_emit_maps(e, q, time_ns - 1, NULL);
 		r = cap_proc_find(q, ip);
 	}
@@ -577,10 +581,17 @@ static void apply_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en, uint16_t misc)
 {
-	pass(e, r, en);
-	if (!(misc & PERF_RECORD_MISC_COMM_EXEC))
+	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
+	struct cap_proc *q = misc & PERF_RECORD_MISC_COMM_EXEC ? cap_procs_get(&e->procs, pid) : NULL;
+	if (q && en->time_ns <= q->exec_told_ns) {
+		/* Not lost after all, only read later than /proc: the exec is told already. */
+		char comm[64];
+		q->exec_told_ns = 0;
+		cap_task_comm(pid, pid, comm);
+		emit_comm(e, pid, pid, comm, 0, en->time_ns);
 		return;
-	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)cap_ring_u64(r, en->pos + 8));
+	}
+	pass(e, r, en);
 	if (q)
 		apply_exec(e, q, en->time_ns);
 }
@@ -595,6 +606,7 @@ bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_
 		n_known += q->ranges[i].ino != 0;
 	if (!n_known || sp_file_read(path, MAPS_MAX, &e->text, NULL) < 0 || !e->text.len)
 		return false;
+	uint64_t seen_ns = cap_now_ns();
 	const char *p = (const char *)e->text.data, *end = p + e->text.len;
 	while (p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
@@ -612,6 +624,7 @@ bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_
 	cap_task_comm(q->pid, q->pid, comm);
 	emit_comm(e, q->pid, q->pid, comm, PERF_RECORD_MISC_COMM_EXEC, time_ns);
 	apply_exec(e, q, time_ns);
+	q->exec_told_ns = seen_ns;
 	return true;
 }
 

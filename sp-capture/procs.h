@@ -34,6 +34,7 @@ struct cap_proc {
 	uint64_t taken_ino, taken_mtime_ns; /* of the perf map that was embedded last */
 	bool is_root;                       /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
+	uint64_t exec_told_ns; /* when /proc showed an exec that no record had told; 0 = never */
 	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since */
 	bool is_dead;
 };

@@ -6,26 +6,11 @@
 
 #define AGAIN_NS UINT64_C(250000000)
 
-static bool is_alive(int32_t pid)
-{
-	struct cap_stat st;
-	int32_t *tids = NULL;
-	size_t n = 0, cap = 0;
-	if (!cap_stat_read(pid, pid, &st))
-		return false;
-	if (st.state != 'Z')
-		return true;
-	/* A leader that is a zombie may have threads that run. */
-	cap_tasks_list(pid, &tids, &n, &cap, NULL);
-	free(tids);
-	return n > 1;
-}
-
 void cap_recover_reap(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->emit.procs.n; i++) {
 		struct cap_proc *q = s->emit.procs.procs[i];
-		if (!q || is_alive(q->pid))
+		if (!q || cap_is_alive(q->pid))
 			continue;
 		if (s->emit.on_exit)
 			s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);

@@ -193,3 +193,18 @@ void cap_task_comm(int32_t pid, int32_t tid, char comm[64])
 	}
 	sp_buf_deinit(&b);
 }
+
+bool cap_is_alive(int32_t pid)
+{
+	struct cap_stat st;
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	if (!cap_stat_read(pid, pid, &st))
+		return false;
+	if (st.state != 'Z')
+		return true;
+	/* A leader that is a zombie may have threads that run. */
+	cap_tasks_list(pid, &tids, &n, &cap, NULL);
+	free(tids);
+	return n > 1;
+}

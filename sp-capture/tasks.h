@@ -32,4 +32,7 @@ bool cap_task_has_pipe(int32_t pid, int fd);
 /* The thread's name into comm (64 bytes); "" when it is gone. */
 void cap_task_comm(int32_t pid, int32_t tid, char comm[64]);
 
+/* Whether a process still runs: it is there, and no zombie, or has threads left. */
+bool cap_is_alive(int32_t pid);
+
 #endif
