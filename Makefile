@@ -258,7 +258,7 @@ check-peers: test-deps all test-setup
 bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
-	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live bench-unwind)
+	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live bench-unwind bench-spool)
 
 # All recorders live, the Rust crate too: LIVE='--runs 3 --targets deep'.
 bench-live: test-deps

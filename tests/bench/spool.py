@@ -26,8 +26,9 @@ def workloads(names):
         commands["cc1plus"] = b.prepare()["cc1plus"]
     if shutil.which("clang++"):
         commands["clang"] = "clang++ -fno-integrated-cc1 -std=c++17 -O2 -c -o /dev/null %s/big.cc" % b.HERE
-    if "tsc" in names and live.tsc():
-        commands["tsc"] = live.tsc().replace("node ", "node --perf-basic-prof ", 1)
+    tsc = b.typescript() if "tsc" in names else None
+    if tsc:
+        commands["tsc"] = tsc
     return {name: commands[name] for name in names if name in commands}
 
 
