@@ -230,7 +230,8 @@ coverage: test-deps
 	@tests/coverage build/coverage
 
 # libFuzzer over tests/fuzz/NAME.c (clang). Inputs that were found stay in build/fuzz/corpus/NAME;
-# seeds are made by tests/fuzz/make-seeds. DURATION=600 is for each target; fuzz-smoke takes 10.
+# seeds are made by tests/fuzz/make-seeds. DURATION=600 is for each target; fuzz-smoke takes 10, from
+# one seed, so that it gives the same answer for the same code.
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 fuzz_parts = $(filter-out %/main.c,$(wildcard $(shell sed -n 's/^.*fuzz: \(.*\.c\).*/\1/p' tests/fuzz/$(1).c)))
 define fuzzer
@@ -245,7 +246,7 @@ FUZZ_MAKE = $(MAKE) -s --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -
 fuzz fuzz-smoke: test-deps
 	@$(MAKE) -s --no-print-directory all progs
 	@+$(FUZZ_MAKE) fuzzers
-	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' DURATION=$(if $(filter fuzz,$@),$(or $(DURATION),600),10) \
+	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' $(if $(filter fuzz,$@),DURATION=$(or $(DURATION),600),SEED=1 DURATION=10) \
 		tests/fuzz/run build/fuzz $(FUZZERS)
 
 # hotspot (Debian) and samply (cargo, minutes): they read our perf.data files.

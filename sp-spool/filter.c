@@ -7,30 +7,9 @@
 #include "base/cli.h"
 #include "base/table.h"
 
-static struct spool_time parse_time(const char *text, size_t len)
-{
-	char word[64];
-	struct spool_time t = {SPOOL_TIME_OPEN, 0};
-	if (!len)
-		return t;
-	if (len >= sizeof word)
-		sp_usage_error("--cut: '%s' is too long", text);
-	memcpy(word, text, len);
-	word[len] = 0;
-	t.kind = word[0] == '@' ? SPOOL_TIME_EPOCH : SPOOL_TIME_RELATIVE;
-	t.ns = sp_arg_time_ns("--cut", word + (word[0] == '@'));
-	return t;
-}
-
 void spool_filter_cut(struct spool_filter *f, const char *text)
 {
-	const char *dots = strstr(text, "..");
-	if (!dots)
-		sp_usage_error("--cut: '%s' is not FROM..TO", text);
-	f->from = parse_time(text, (size_t)(dots - text));
-	f->to = parse_time(dots + 2, strlen(dots + 2));
-	if (f->from.kind == f->to.kind && f->from.kind != SPOOL_TIME_OPEN && f->from.ns >= f->to.ns)
-		sp_usage_error("--cut: '%s' is empty", text);
+	sp_arg_moments("--cut", text, &f->from, &f->to);
 }
 
 static _Noreturn void no_memory(void)
@@ -87,7 +66,7 @@ void spool_filter_deinit(struct spool_filter *f)
 
 bool spool_filter_has_range(const struct spool_filter *f)
 {
-	return f->from.kind != SPOOL_TIME_OPEN || f->to.kind != SPOOL_TIME_OPEN;
+	return f->from.kind != SP_MOMENT_OPEN || f->to.kind != SP_MOMENT_OPEN;
 }
 
 bool spool_filter_active(const struct spool_filter *f)
@@ -95,26 +74,14 @@ bool spool_filter_active(const struct spool_filter *f)
 	return spool_filter_has_range(f) || f->n_pid || f->n_tid || f->n_comm;
 }
 
-/* A time of the command line on the samples' clock. */
-static uint64_t clock_time(const struct spool_time *t, const struct sp_spool_info *info,
-			   uint64_t first_ns)
-{
-	uint64_t wall = info->wall_ns, clock = info->clock_ns;
-	if (t->kind == SPOOL_TIME_RELATIVE)
-		return t->ns > UINT64_MAX - first_ns ? UINT64_MAX : first_ns + t->ns;
-	if (!wall) { /* no pair of clocks: the recording's own start */
-		wall = info->start_timestamp_us * 1000;
-		clock = first_ns;
-	}
-	if (t->ns >= wall)
-		return t->ns - wall > UINT64_MAX - clock ? UINT64_MAX : clock + (t->ns - wall);
-	return wall - t->ns > clock ? 0 : clock - (wall - t->ns);
-}
-
 void spool_filter_begin(struct spool_filter *f, const struct sp_spool_info *info, uint64_t first_ns)
 {
-	f->from_ns = f->from.kind == SPOOL_TIME_OPEN ? 0 : clock_time(&f->from, info, first_ns);
-	f->to_ns = f->to.kind == SPOOL_TIME_OPEN ? UINT64_MAX : clock_time(&f->to, info, first_ns);
+	struct sp_clock clock = {.first_ns = first_ns,
+				 .start_ns = info->start_timestamp_us * 1000,
+				 .wall_ns = info->wall_ns,
+				 .clock_ns = info->clock_ns};
+	f->from_ns = sp_moment_ns(&f->from, &clock);
+	f->to_ns = f->to.kind == SP_MOMENT_OPEN ? UINT64_MAX : sp_moment_ns(&f->to, &clock);
 	f->begun = true;
 }
 
@@ -145,7 +112,7 @@ bool spool_filter_wants_time(const struct spool_filter *f, uint64_t from_ns, uin
 	if (!spool_filter_has_range(f))
 		return true;
 	if (!f->begun)
-		return f->from.kind == SPOOL_TIME_OPEN;
+		return f->from.kind == SP_MOMENT_OPEN;
 	return to_ns >= f->from_ns && from_ns < f->to_ns;
 }
 

@@ -7,17 +7,11 @@
 #include <stdint.h>
 
 #include "base/counters.h"
+#include "base/moment.h"
 #include "stackpulse/spool.h"
 
-enum spool_time_kind { SPOOL_TIME_OPEN, SPOOL_TIME_RELATIVE, SPOOL_TIME_EPOCH };
-
-struct spool_time {
-	enum spool_time_kind kind;
-	uint64_t ns; /* from the first sample, or since 1970 */
-};
-
 struct spool_filter {
-	struct spool_time from, to;
+	struct sp_moment from, to;
 	int32_t *pid, *tid; /* owned */
 	size_t n_pid, cap_pid, n_tid, cap_tid;
 	char **comm; /* owned, with their texts: patterns as the shell's */

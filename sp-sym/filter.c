@@ -44,20 +44,14 @@ static bool has_id(const struct view_ids *ids, int64_t id)
 	return ids->n == 0;
 }
 
-/* A time of the command line on the samples' clock. */
-static uint64_t clock_time(const struct view *v, const struct view_time *t)
+static uint64_t clock_time(const struct view *v, const struct sp_moment *m)
 {
 	const struct sp_spool_info *info = sp_spool_info(v->spool);
-	uint64_t first = info->first_ns, wall = info->wall_ns, clock = info->clock_ns;
-	if (t->kind == TIME_RELATIVE)
-		return t->ns > UINT64_MAX - first ? UINT64_MAX : first + t->ns;
-	if (!wall) { /* no pair of clocks: the recording's own start */
-		wall = info->start_timestamp_us * 1000;
-		clock = first;
-	}
-	if (t->ns >= wall)
-		return t->ns - wall > UINT64_MAX - clock ? UINT64_MAX : clock + (t->ns - wall);
-	return wall - t->ns > clock ? 0 : clock - (wall - t->ns);
+	struct sp_clock clock = {.first_ns = info->first_ns,
+				 .start_ns = info->start_timestamp_us * 1000,
+				 .wall_ns = info->wall_ns,
+				 .clock_ns = info->clock_ns};
+	return sp_moment_ns(m, &clock);
 }
 
 bool view_sample_passes(const struct view *v, const struct sp_spool_sample *s)
@@ -65,9 +59,9 @@ bool view_sample_passes(const struct view *v, const struct sp_spool_sample *s)
 	const struct view_options *o = v->opt;
 	if (!v->event_shown[s->event])
 		return false;
-	if (o->from.kind != TIME_NONE && s->time_ns < clock_time(v, &o->from))
+	if (o->from.kind != SP_MOMENT_OPEN && s->time_ns < clock_time(v, &o->from))
 		return false;
-	if (o->to.kind != TIME_NONE && s->time_ns > clock_time(v, &o->to))
+	if (o->to.kind != SP_MOMENT_OPEN && s->time_ns > clock_time(v, &o->to))
 		return false;
 	if (o->comms.n && !match_any(&o->comms, s->comm ? s->comm : ""))
 		return false;

@@ -141,30 +141,6 @@ static void push_ids(struct view_ids *ids, const char *option, const char *text)
 	}
 }
 
-static struct view_time parse_time(const char *text, size_t len)
-{
-	char word[64];
-	struct view_time t = {TIME_NONE, 0};
-	if (!len)
-		return t;
-	if (len >= sizeof word)
-		sp_usage_error("--time: '%s' is too long", text);
-	memcpy(word, text, len);
-	word[len] = 0;
-	t.kind = word[0] == '@' ? TIME_EPOCH : TIME_RELATIVE;
-	t.ns = sp_arg_time_ns("--time", word + (word[0] == '@'));
-	return t;
-}
-
-static void parse_range(struct view_options *opt, const char *text)
-{
-	const char *dots = strstr(text, "..");
-	if (!dots)
-		sp_usage_error("--time: '%s' is not FROM..TO", text);
-	opt->from = parse_time(text, (size_t)(dots - text));
-	opt->to = parse_time(dots + 2, strlen(dots + 2));
-}
-
 static double parse_percent(const char *option, const char *text)
 {
 	char *end;
@@ -316,7 +292,7 @@ static void set(struct view_options *opt, int which, const char *arg)
 		opt->format = opt->format == view_formats ? parse_format("lines") : opt->format;
 		break;
 	case OPT_TIME:
-		parse_range(opt, arg);
+		sp_arg_moments("--time", arg, &opt->from, &opt->to);
 		break;
 	case OPT_PID:
 		push_ids(&opt->pids, "--pid", arg);
@@ -391,7 +367,7 @@ static void check(const struct view_options *opt)
 		sp_usage_error("--file has no meaning for --format=%s", f->name);
 	if (opt->stacks_table && strcmp(f->name, "jsonl") != 0)
 		sp_usage_error("--table has no meaning for --format=%s", f->name);
-	bool filtered = opt->from.kind != TIME_NONE || opt->to.kind != TIME_NONE || opt->pids.n ||
+	bool filtered = opt->from.kind != SP_MOMENT_OPEN || opt->to.kind != SP_MOMENT_OPEN || opt->pids.n ||
 			opt->tids.n || opt->comms.n || opt->events.n;
 	bool by_name = opt->modules.n || opt->functions.n || opt->kernel_only || opt->user_only ||
 		       opt->hide_runtime;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/moment.h"
 #include "elf/debuginfod.h"
 #include "sym/resolver.h"
 
@@ -21,19 +22,13 @@ struct view_ids {
 	size_t n, cap;
 };
 
-/* One end of --time: none, seconds from the first sample, or the epoch's. */
-struct view_time {
-	enum { TIME_NONE, TIME_RELATIVE, TIME_EPOCH } kind;
-	uint64_t ns;
-};
-
 struct view_options {
 	const char *input, *output; /* "-" = standard input; output NULL = standard output */
 	const struct view_format *format;
 	const char *diff; /* the spool to compare with, or NULL */
 	const char *exe;
 
-	struct view_time from, to;
+	struct sp_moment from, to;
 	struct view_ids pids, tids, perf_map_pids;
 	struct view_words comms, events, modules, functions, files;
 	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;

@@ -6,13 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/sandbox.h"
 
 #define PATH_SIZE 8192
@@ -59,7 +58,7 @@ static void answer(int fd, int32_t error, int file)
 		;
 }
 
-static _Noreturn void serve(int fd)
+static void serve(int fd)
 {
 	static struct request r;
 	for (;;) {
@@ -82,32 +81,8 @@ static _Noreturn void serve(int fd)
 
 bool sp_opener_start(void)
 {
-	int fds[2];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return false;
-	pid_t pid = fork();
-	if (pid < 0) {
-		close(fds[0]);
-		close(fds[1]);
-		return false;
-	}
-	if (pid == 0) {
-		/* Lives as long as the tool, and holds none of its pipes open. */
-		static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT};
-		for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-			signal(ignored[i], SIG_IGN);
-		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-		for (int i = 0; i < 3; i++)
-			if (null < 0 || dup2(null, i) < 0)
-				close(i);
-		if (dup2(fds[1], 3) < 0)
-			_exit(1);
-		close_range(4, ~0u, 0);
-		serve(3);
-	}
-	close(fds[1]);
-	helper_fd = fds[0];
-	return true;
+	helper_fd = sp_child_start(serve);
+	return helper_fd >= 0;
 }
 
 bool sp_opener_wants(const char *path)

@@ -3,18 +3,17 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include "base/child.h"
 
 #define N_HELPERS 4
 #define STALL_S 10 /* without a byte, once some have come */
@@ -100,7 +99,7 @@ static int32_t find(const char *hex)
 	return 0;
 }
 
-static _Noreturn void serve(int fd)
+static void serve(int fd)
 {
 	char hex[HEX_SIZE];
 	make_folders(cache_dir);
@@ -121,32 +120,8 @@ static _Noreturn void serve(int fd)
 
 static void start_helper(struct helper *h)
 {
-	int fds[2];
-	h->fd = -1;
 	pthread_mutex_init(&h->lock, NULL);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return;
-	pid_t pid = fork();
-	if (pid == 0) {
-		static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT};
-		for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
-			signal(ignored[i], SIG_IGN);
-		signal(SIGALRM, SIG_DFL);
-		/* Holds none of the tool's pipes open. */
-		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-		for (int i = 0; i < 3; i++)
-			if (null < 0 || dup2(null, i) < 0)
-				close(i);
-		if (dup2(fds[1], 3) < 0)
-			_exit(1);
-		close_range(4, ~0u, 0);
-		serve(3);
-	}
-	close(fds[1]);
-	if (pid < 0)
-		close(fds[0]);
-	else
-		h->fd = fds[0];
+	h->fd = sp_child_start(serve);
 }
 
 /* --- the tool --- */
