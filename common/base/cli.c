@@ -271,6 +271,33 @@ uint64_t sp_arg_time_ns(const char *option, const char *text)
 	return (uint64_t)(v * unit);
 }
 
+static struct sp_moment arg_moment(const char *option, const char *text, size_t len)
+{
+	char word[64];
+	struct sp_moment m = {SP_MOMENT_OPEN, 0};
+	if (!len)
+		return m;
+	if (len >= sizeof word)
+		sp_usage_error("%s: '%s' is too long", option, text);
+	memcpy(word, text, len);
+	word[len] = 0;
+	m.kind = word[0] == '@' ? SP_MOMENT_EPOCH : SP_MOMENT_RELATIVE;
+	m.ns = sp_arg_time_ns(option, word + (word[0] == '@'));
+	return m;
+}
+
+void sp_arg_moments(const char *option, const char *text, struct sp_moment *from,
+		    struct sp_moment *to)
+{
+	const char *dots = strstr(text, "..");
+	if (!dots)
+		sp_usage_error("%s: '%s' is not FROM..TO", option, text);
+	*from = arg_moment(option, text, (size_t)(dots - text));
+	*to = arg_moment(option, dots + 2, strlen(dots + 2));
+	if (from->kind == to->kind && from->kind != SP_MOMENT_OPEN && from->ns >= to->ns)
+		sp_usage_error("%s: '%s' is empty", option, text);
+}
+
 int sp_finish_stdout(int status)
 {
 	bool failed = ferror(stdout) != 0;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/moment.h"
 
 #define SP_VERSION "0.1.0"
 
@@ -66,6 +67,10 @@ uint64_t sp_arg_u64(const char *option, const char *text, uint64_t min, uint64_t
 uint64_t sp_arg_size(const char *option, const char *text, uint64_t max);
 /* Seconds with fractions and an optional suffix ms, s, m or h; in ns. */
 uint64_t sp_arg_time_ns(const char *option, const char *text);
+
+/* "FROM..TO", each end may be missing; exits 2 on anything else, also when it is empty. */
+void sp_arg_moments(const char *option, const char *text, struct sp_moment *from,
+		    struct sp_moment *to);
 
 /* Flush and close stdout; exit status 1 with a message when that fails and status was less bad. */
 int sp_finish_stdout(int status);

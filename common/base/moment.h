@@ -1,5 +1,6 @@
 /* A moment as the command line gives it: "@1700000000.5" (since 1970), "12.5" or "2m" (from the
- * first sample), or nothing for an open end. Used by sp-sym --time and sp-spool --cut. */
+ * first sample), or nothing for an open end. sp_arg_moments in
+ * base/cli.h reads it. */
 #ifndef SP_BASE_MOMENT_H
 #define SP_BASE_MOMENT_H
 
@@ -18,10 +19,6 @@ struct sp_clock {
 	uint64_t start_ns;          /* the wall's at that sample: taken when there is no pair */
 	uint64_t wall_ns, clock_ns; /* one instant on both clocks; wall_ns 0 = not known */
 };
-
-/* "FROM..TO", each end may be missing; exits 2 on anything else, also when it is empty. */
-void sp_arg_moments(const char *option, const char *text, struct sp_moment *from,
-		    struct sp_moment *to);
 
 /* On the samples' clock, clamped to it. Of an open end: 0. */
 uint64_t sp_moment_ns(const struct sp_moment *m, const struct sp_clock *clock);
