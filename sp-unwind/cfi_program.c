@@ -330,10 +330,12 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 				continue;
 			}
 		}
-		if (r->bad || to < r->loc)
+		if (r->bad)
 			return false;
 		if (!r->initial)
 			continue; /* a CIE has no locations */
+		if (to < r->loc)
+			return false;
 		if (to > limit) {
 			r->next_loc = to;
 			return true;
@@ -344,7 +346,9 @@ INLINE bool run(struct run *r, uint64_t limit, bool small)
 	return !r->bad;
 }
 
-/* Run the CIE's program into row, and set r up for the FDE's. */
+/* Run the CIE's program into row, and set r up for the FDE's. Only the row goes over from one to
+ * the other: what the CIE remembered and did not restore is forgotten, as libdw and LLVM do
+ * (libgcc would keep it; no compiler writes it). */
 INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
 {
 	r->loc = r->fde->begin;
@@ -361,6 +365,7 @@ INLINE bool begin(struct run *r, struct cfi_row *initial, bool small)
 		row_copy(initial, r->row, small);
 		r->initial = initial;
 	}
+	r->depth = 0;
 	r->p = r->fde->ops;
 	r->end = r->p + r->fde->n_ops;
 	return true;

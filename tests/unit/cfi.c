@@ -318,6 +318,31 @@ static void test_bad_programs(void)
 	       "registers that nobody tracks are passed over");
 }
 
+/* A CIE that remembers a state, and an FDE that restores one: it has none, whichever way the row is
+ * made. */
+static void test_remembered_in_cie(void)
+{
+	struct cfi_row r, kept;
+	struct cfi_fde f;
+	begin(false);
+	size_t c = b.len, start = entry_begin();
+	sp_buf_u32(&b, UINT32_MAX);
+	/* The program: CFA = rsp + 8, advance_loc4 that is of no account, remember_state. */
+	B(3, 0, 8, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0x04, 0xff, 0xff, 0xff, 0xff, 0x0a);
+	entry_end(start);
+	size_t with = FDE(c, 0x5000, 0x1000, 0x41, 0x0b),
+	       without = FDE(c, UINT64_MAX - 0x2000, 0x1000, 0x41, 0x0e, 16);
+	tap_ok(row_at(with, 0x5000, &r) && !row_at(with, 0x5008, &r),
+	       "what a CIE remembered is forgotten in its FDEs");
+	cfi_fde_parse(&s, with, &f);
+	tap_ok(cfi_cie_row(&s, &f.cie, 6, &kept), "such a CIE has a row");
+	f.cie.small_row = &kept;
+	tap_ok(cfi_row_small(&s, &f, 0x5000, 6, &r) && !cfi_row_small(&s, &f, 0x5008, 6, &r),
+	       "and with the row kept it is the same");
+	tap_ok(row_at(without, UINT64_MAX - 0x1000, &r) && r.cfa.off == 16,
+	       "a CIE's advances have no place that could overflow");
+}
+
 static void test_iteration(void)
 {
 	begin(true);
@@ -409,6 +434,7 @@ int main(void)
 	test_pointers();
 	test_rows();
 	test_bad_programs();
+	test_remembered_in_cie();
 	test_iteration();
 	test_index();
 	test_table();
