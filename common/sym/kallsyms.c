@@ -47,12 +47,10 @@ static const char *skip_word(const char *p, const char *end)
 	return p;
 }
 
-/* "ffffffff81000000 T _text" or "… t name\t[module]" */
-static bool parse_line(const char *p, const char *end, struct line *l)
+static bool parse_address(const char **at, const char *end, struct line *l)
 {
 	*l = (struct line){0};
-	p = skip_space(p, end);
-	const char *from = p;
+	const char *p = skip_space(*at, end), *from = p;
 	for (; p < end && !is_space(*p); p++) {
 		unsigned c = (unsigned char)*p, low = c | 0x20;
 		unsigned d = c >= '0' && c <= '9'       ? c - '0'
@@ -62,7 +60,14 @@ static bool parse_line(const char *p, const char *end, struct line *l)
 			return false;
 		l->addr = l->addr << 4 | d;
 	}
-	if (p == from)
+	*at = p;
+	return p != from;
+}
+
+/* "ffffffff81000000 T _text" or "… t name\t[module]" */
+static bool parse_line(const char *p, const char *end, struct line *l)
+{
+	if (!parse_address(&p, end, l))
 		return false;
 	p = skip_space(p, end);
 	const char *type = p;
@@ -110,9 +115,12 @@ static size_t first_from(const struct sp_kallsyms *k, uint64_t addr)
 
 /* A symbol is first of all a neighbour of two needed addresses: the best one below the first at or
  * above it, the best one above the last below it. Sweeps give the rest theirs. */
-static void take(struct sp_kallsyms *k, const struct line *l)
+static void take(struct sp_kallsyms *k, const struct line *l, size_t *last)
 {
-	size_t i = first_from(k, l->addr);
+	size_t i = *last;
+	/* Most lines lie between the same two needed addresses as the one before. */
+	if ((i < k->n && k->needed[i] < l->addr) || (i > 0 && k->needed[i - 1] >= l->addr))
+		i = *last = first_from(k, l->addr);
 	if (i < k->n && l->addr >= k->near[i].start) {
 		struct sp_kallsyms_near *near = &k->near[i];
 		near->start = l->addr;
@@ -162,6 +170,7 @@ static int add(struct sp_kallsyms *k, const char *text, size_t size, bool core_o
 {
 	const char *end = size ? text + size : text;
 	bool in_core = !size || !has_text_start(text, size);
+	size_t last = 0;
 	for (const char *p = text, *next; p < end; p = next) {
 		const char *eol = memchr(p, '\n', (size_t)(end - p));
 		next = eol ? eol + 1 : end;
@@ -173,7 +182,7 @@ static int add(struct sp_kallsyms *k, const char *text, size_t size, bool core_o
 			continue;
 		l.addr += delta;
 		k->n_symbols++;
-		take(k, &l);
+		take(k, &l, &last);
 	}
 	return sweep(k, err);
 }
@@ -187,6 +196,90 @@ int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, u
 			 struct sp_err *err)
 {
 	return add(k, text, size, true, delta, err);
+}
+
+#define NEAR_LINES 4096 /* that may lie between two symbols that count */
+
+static const char *line_behind(const char *p, const char *end)
+{
+	const char *eol = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+	return eol ? eol + 1 : end;
+}
+
+/* The line that holds the byte before p, or that ends there. */
+static const char *line_before(const char *text, const char *p)
+{
+	const char *eol = p - text > 1 ? memrchr(text, '\n', (size_t)(p - 1 - text)) : NULL;
+	return eol ? eol + 1 : text;
+}
+
+/* The first line whose address is above addr; NULL when a line has no address. */
+static const char *first_above(const char *text, const char *end, uint64_t addr)
+{
+	const char *lo = text, *hi = end;
+	while (lo < hi) {
+		const char *mid = line_before(text, lo + (hi - lo) / 2 + 1);
+		struct line l;
+		if (!parse_address(&mid, end, &l))
+			return NULL;
+		if (l.addr <= addr)
+			lo = line_behind(mid, end);
+		else
+			hi = line_before(text, mid);
+	}
+	return lo;
+}
+
+/* The neighbours of one address, as a whole pass would find them. */
+static bool find_near(struct sp_kallsyms_near *near, const char *text, const char *end,
+		      uint64_t addr, uint64_t first)
+{
+	struct line l;
+	const char *p = first_above(text, end, addr), *above = p;
+	bool found = false;
+	for (int i = 0; p && p > text && !found && i < NEAR_LINES; i++) {
+		const char *eol = p - (p[-1] == '\n');
+		p = line_before(text, p);
+		found = parse_line(p, eol, &l) && !is_local_label(&l);
+	}
+	if (!found || l.module || l.addr < first || l.addr > addr)
+		return false;
+	*near = (struct sp_kallsyms_near){
+		.start = l.addr, .name = l.name, .name_len = l.name_len, .above = UINT64_MAX};
+	found = false;
+	for (int i = 0; above < end && !found && i < NEAR_LINES; i++) {
+		p = above;
+		above = line_behind(p, end);
+		found = parse_line(p, above - (above[-1] == '\n'), &l) && !is_local_label(&l);
+	}
+	near->above = l.addr;
+	return found && !l.module && l.addr > addr;
+}
+
+int sp_kallsyms_add_sorted(struct sp_kallsyms *k, const char *text, size_t size, uint64_t first,
+			   struct sp_err *err)
+{
+	struct sp_kallsyms_near *near = calloc(k->n + 1, sizeof *near);
+	if (!near)
+		return sp_err_nomem(err);
+	bool ok = size && k->n && k->needed[0] >= first;
+	for (size_t i = 0; ok && i < k->n; i++)
+		ok = find_near(&near[i], text, text + size, k->needed[i], first);
+	for (size_t i = 0; ok && i < k->n; i++) {
+		near[i].name = sp_strpool_add(&k->pool, near[i].name, near[i].name_len);
+		if (!near[i].name) {
+			free(near);
+			return sp_err_nomem(err);
+		}
+	}
+	if (!ok) {
+		free(near);
+		return 0;
+	}
+	free(k->near);
+	k->near = near;
+	k->n_symbols += k->n;
+	return 1;
 }
 
 bool sp_kallsyms_find(const struct sp_kallsyms *k, uint64_t addr, struct sp_kernel_symbol *out)

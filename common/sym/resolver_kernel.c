@@ -57,12 +57,12 @@ static int read_own(struct sp_resolver *r, struct sp_err *err)
 }
 
 /* The address of a symbol in the text, 0: none. */
-static uint64_t symbol_in(const struct sp_buf *text, const char *name)
+static uint64_t symbol_in(const char *text, size_t size, const char *name)
 {
 	char tail[40];
 	int n = snprintf(tail, sizeof tail, " T %s\n", name);
-	const char *p = n > 0 ? memmem(text->data, text->len, tail, (size_t)n) : NULL;
-	if (!p || p - (const char *)text->data < 16)
+	const char *p = n > 0 && size ? memmem(text, size, tail, (size_t)n) : NULL;
+	if (!p || p - text < 16)
 		return 0;
 	uint64_t addr = 0;
 	for (const char *c = p - 16; c < p; c++) {
@@ -75,17 +75,6 @@ static uint64_t symbol_in(const struct sp_buf *text, const char *name)
 			return 0;
 	}
 	return addr;
-}
-
-/* Whether a copy with the recorded build-id, and its code where it was, names all that is needed:
- * the core's code, no modules. The kernel takes 40 ms to print /proc/kallsyms, a file is read in
- * one. */
-static bool covers(const struct sp_resolver *r, const struct sp_buf *text, uint64_t there,
-		   uint64_t here)
-{
-	const struct sp_kallsyms *k = &r->kallsyms;
-	return there == here && k->n && k->needed[0] >= here &&
-	       k->needed[k->n - 1] < symbol_in(text, "_etext");
 }
 
 /* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
@@ -101,19 +90,23 @@ static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m
 	memcpy(id.bytes, m->build_id, id.len);
 	sp_build_id_hex(&id, hex);
 	int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/kallsyms", dir, hex, hex + 2);
-	struct sp_buf text = {0};
+	struct sp_map_file text;
 	int rc = 0;
-	if (n > 0 && (size_t)n < sizeof path &&
-	    sp_file_read(path, KALLSYMS_MAX, &text, NULL) >= 0) {
-		const char *name = strrchr(m->path, ']');
-		uint64_t there = name && name[1] ? symbol_in(&text, name + 1) : 0;
-		uint64_t here = m->start ? m->start : m->file_offset;
-		if (there && here && (!exact || covers(r, &text, there, here)))
-			rc = sp_kallsyms_add_core(&r->kallsyms, (const char *)text.data, text.len,
-						  here - there, err);
-	}
-	sp_buf_deinit(&text);
-	return rc;
+	if (n <= 0 || (size_t)n >= sizeof path || sp_map_file_open(&text, path, NULL) < 0)
+		return 0;
+	const char *name = strrchr(m->path, ']'), *from = (const char *)text.data;
+	uint64_t there = name && name[1] && text.size <= KALLSYMS_MAX
+				 ? symbol_in(from, text.size, name + 1)
+				 : 0;
+	uint64_t here = m->start ? m->start : m->file_offset;
+	/* The same build where it was: then it names the core's code as /proc/kallsyms would, which
+	 * the kernel takes 40 ms to print. */
+	if (there && there == here && exact)
+		rc = sp_kallsyms_add_sorted(&r->kallsyms, from, text.size, here, err);
+	else if (there && here && !exact)
+		rc = sp_kallsyms_add_core(&r->kallsyms, from, text.size, here - there, err);
+	sp_map_file_close(&text);
+	return rc < 0 ? rc : 0;
 }
 
 static int read_cached(struct sp_resolver *r, bool exact, struct sp_err *err)

@@ -14,16 +14,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					  0xffffffff81000018,
 					  0xffffffffc0000010,
 					  UINT64_MAX};
-	struct sp_kallsyms k;
-	const size_t n = sizeof needed / sizeof *needed;
-	if (sp_kallsyms_init(&k, needed, n, NULL) < 0)
-		return 0;
-	sp_kallsyms_add(&k, (const char *)data, size, NULL);
-	for (size_t i = 0; i < n; i++) {
-		struct sp_kernel_symbol symbol;
-		if (sp_kallsyms_find(&k, needed[i], &symbol) && symbol.start > needed[i])
-			abort();
+	for (int bisect = 0; bisect < 2; bisect++) {
+		struct sp_kallsyms k;
+		size_t from = bisect ? 2 : 0, n = sizeof needed / sizeof *needed - from;
+		if (sp_kallsyms_init(&k, needed + from, n, NULL) < 0)
+			return 0;
+		if (bisect)
+			sp_kallsyms_add_sorted(&k, (const char *)data, size, needed[from], NULL);
+		else
+			sp_kallsyms_add(&k, (const char *)data, size, NULL);
+		for (size_t i = from; i < from + n; i++) {
+			struct sp_kernel_symbol symbol;
+			if (sp_kallsyms_find(&k, needed[i], &symbol) && symbol.start > needed[i])
+				abort();
+		}
+		sp_kallsyms_deinit(&k);
 	}
-	sp_kallsyms_deinit(&k);
 	return 0;
 }

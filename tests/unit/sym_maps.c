@@ -216,6 +216,68 @@ static const char *kernel_name(const char *text, uint64_t addr, uint64_t *start,
 	return found ? name : NULL;
 }
 
+/* The names of some addresses of a core in the kernel's order: by bisection, else all "-"; and the
+ * same of a whole pass. */
+static const char *sorted_names(const char *text, const uint64_t *needed, size_t n, bool bisect)
+{
+	static char out[2][300];
+	struct sp_kallsyms k;
+	struct sp_kernel_symbol s;
+	char *to = out[bisect];
+	size_t len = strlen(text);
+	char *copy = malloc(len + 1); /* of the exact size, for the sanitizers */
+	memcpy(copy, text, len);
+	sp_kallsyms_init(&k, needed, n, NULL);
+	if (bisect)
+		sp_kallsyms_add_sorted(&k, copy, len, 0xffffffff81000000, NULL);
+	else
+		sp_kallsyms_add_core(&k, copy, len, 0, NULL);
+	free(copy);
+	to[0] = 0;
+	for (size_t i = 0; i < n; i++) {
+		bool found = sp_kallsyms_find(&k, needed[i], &s);
+		snprintf(to + strlen(to), 300 - strlen(to), "%s+%d ", found ? s.name : "-",
+			 found ? (int)(needed[i] - s.start) : 0);
+	}
+	sp_kallsyms_deinit(&k);
+	return to;
+}
+
+static void test_kallsyms_sorted(void)
+{
+	static const char text[] = "0000000000000fff t per_cpu_text\n"
+				   "ffffffff81000000 T before\n"
+				   "ffffffff81000000 T _text\n"
+				   "ffffffff81000000 T alias\n"
+				   "ffffffff81000002 t $x\n"
+				   "ffffffff81000100 W do_things\n"
+				   "ffffffff81000104 r a_constant\n"
+				   "ffffffff81000200 t .Lhere\n"
+				   "ffffffff81000200 T one\n"
+				   "ffffffff81000200 T two\n"
+				   "ffffffff81000300 T _etext\n"
+				   "ffffffffc0000010 t in_module\t[ext4]\n";
+	static const uint64_t needed[] = {0xffffffff81000000, 0xffffffff81000003, 0xffffffff81000100,
+					  0xffffffff81000105, 0xffffffff810001ff, 0xffffffff81000200,
+					  0xffffffff810002ff};
+	static const uint64_t above[] = {0xffffffff81000003, 0xffffffff81000300};
+	static const uint64_t below[] = {0xffffffff80ffffff, 0xffffffff81000003};
+	static const char unsorted[] = "ffffffff81000300 T _etext\n"
+				       "ffffffff81000000 T _text\n"
+				       "what is this\n";
+	const size_t n = sizeof needed / sizeof *needed;
+	tap_str(sorted_names(text, needed, n, true),
+		"alias+0 alias+3 do_things+0 do_things+5 do_things+255 two+0 two+255 ",
+		"a kernel's own list is looked into by bisection");
+	tap_str(sorted_names(text, needed, n, false), sorted_names(text, needed, n, true),
+		"with the names that a whole pass gives");
+	tap_str(sorted_names(text, above, 2, true), "-+0 -+0 ",
+		"it answers for all or for none: not when modules follow");
+	tap_str(sorted_names(text, below, 2, true), "-+0 -+0 ", "not below the core's code");
+	tap_str(sorted_names(unsorted, needed, n, true), "-+0 -+0 -+0 -+0 -+0 -+0 -+0 ",
+		"and not from a text in another order");
+}
+
 static void test_kallsyms(void)
 {
 	/* Out of order, with everything that is not a symbol of code or data. */
@@ -311,6 +373,7 @@ int main(void)
 	test_python_names();
 	test_jitdump();
 	test_kallsyms();
+	test_kallsyms_sorted();
 	test_demangle();
 	return tap_done();
 }
