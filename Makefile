@@ -8,8 +8,8 @@
 
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
-BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev
-TEST_PKGS  := bats clang llvm libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
+BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev libbpf-dev
+TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 READER_PKGS := chromium valgrind
@@ -33,7 +33,7 @@ ifeq ($(WERROR),1)
 WARN     += -Werror
 endif
 CFLAGS   += -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS)
-CPPFLAGS += $(if $(filter no,$(DEBUGINFOD)),-DSP_NO_DEBUGINFOD) -Icommon -Icommon/include $(FORTIFY) -pthread
+CPPFLAGS += $(if $(filter no,$(DEBUGINFOD)),-DSP_NO_DEBUGINFOD) $(if $(filter no,$(BPF)),-DSP_NO_BPF) -Icommon -Icommon/include $(FORTIFY) -pthread
 LDFLAGS  += -Wl,-z,relro,-z,now -pthread $(SANFLAGS)
 LDLIBS   := -lzstd -ldeflate -llzma -liberty
 
@@ -72,9 +72,41 @@ define tool
 $(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/*.c)) $(LIB)
 	@mkdir -p $$(@D)
 	@echo '  LD    $$@'
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) $(LIBS_$(1))
 endef
+# The BPF engine; BPF=no builds without it.
+LIBS_sp-capture := $(if $(filter no,$(BPF)),,-lbpf)
 $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
+
+# ---- The BPF programs ----------------------------------------------------------------------------
+# What they compile to is committed, so that a build needs neither clang nor bpftool: after a change
+# of sp-capture/bpf/*.bpf.c, make bpf-regen; make bpf-check tells whether what is there is current.
+BPF_DIR    := sp-capture/bpf
+BPF_CLANG  ?= clang-14
+BPFTOOL    ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
+BPF_ARCHES := x86 arm64
+BPF_SKELS  := $(BPF_ARCHES:%=$(BUILD)/bpf/capture.skel.%.h)
+$(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(wildcard $(BPF_DIR)/*.bpf.c $(BPF_DIR)/kernel.h $(BPF_DIR)/record.h)
+	@mkdir -p $(@D)
+	@echo '  BPF   $@'
+	$(Q)$(BPF_CLANG) -g -O2 -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$* \
+		-I/usr/include/$$($(CC) -dumpmachine) -c -o $(@D)/$*.o $(BPF_DIR)/capture.bpf.c
+	$(Q)$(BPFTOOL) gen object $(@D)/capture.$*.o $(@D)/$*.o
+	$(Q)(echo '/* Made by make bpf-regen. */'; $(BPFTOOL) gen skeleton $(@D)/capture.$*.o name capture_bpf) >$@.new
+	$(Q)mv $@.new $@
+.PHONY: bpf-deps bpf-regen bpf-check
+bpf-deps:
+	$(call install_packages,$(BUILD_PKGS) clang bpftool,the BPF programs)
+bpf-regen: bpf-deps
+	@$(MAKE) -s --no-print-directory $(BPF_SKELS)
+	@cp $(BPF_SKELS) $(BPF_DIR)
+bpf-check: bpf-deps
+	@$(MAKE) -s --no-print-directory $(BPF_SKELS)
+	@for a in $(BPF_ARCHES); do \
+		cmp $(BUILD)/bpf/capture.skel.$$a.h $(BPF_DIR)/capture.skel.$$a.h || { \
+			echo "$(BPF_DIR)/capture.skel.$$a.h is not current: make bpf-regen"; exit 1; }; \
+	done
+	@echo "bpf: the committed programs are current"
 
 # Unit tests: each tests/unit/NAME.c is a program that speaks TAP. A test of one tool's inner parts
 # names them: a line "unit: sp-unwind/cfi.c" in its first comment; "libs: -ldw" for what only it needs.
@@ -168,6 +200,7 @@ $(eval $(call prog,dlopen,dlopen.c,gcc -O2 -g))
 $(PROG)/dlopen: $(PROG)/libplugin.so
 $(eval $(call prog,templates,templates.cc,g++ -O2 -g))
 $(eval $(call prog,short,short.c,gcc -O2 -g))
+$(eval $(call prog,deep,deep.c,gcc -O2 -g))
 $(eval $(call prog,cap_many,cap_many.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_spawn,cap_spawn.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_exec,cap_exec.c,gcc -O2 -g -pthread))
@@ -372,9 +405,10 @@ help:
 	@echo "make bench-unwind       sp-unwind beside framehop, perf, samply (UNWIND='--runs 3 FILE…')"
 	@echo "make bench-spool        the spool beside the crate's: sizes, speed, memory"
 	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
+	@echo "make bpf-regen, bpf-check   compile sp-capture/bpf again; is what is committed current?"
 	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
 	@echo "make dist, clean"
-	@echo "Variables: CC, OPT, SAN=address,undefined, WERROR=1, BUILD=$(BUILD)"
+	@echo "Variables: CC, OPT, SAN=address,undefined, WERROR=1, BPF=no, BUILD=$(BUILD)"
 
 clean:
 	rm -rf $(BUILD)

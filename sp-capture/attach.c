@@ -63,8 +63,28 @@ static int open_on(struct cap_session *s, struct cap_task *t, size_t cpu, size_t
 	return 0;
 }
 
+/* The one event that a BPF program samples a thread by. late: it may have inherited one already. */
+static int open_bpf(struct cap_session *s, struct cap_task *t, size_t n_wanted, bool late,
+		    struct sp_err *err)
+{
+	enum cap_role role = t->role == CAP_SAMPLES ? CAP_BPF_SAMPLES : CAP_BPF_ALONE;
+	if (t->role == CAP_SIDE_BAND)
+		return 0; /* side-band comes from all processes */
+	int fd = cap_sampler_open(&s->sampler, role, t->tid, CAP_ANY_CPU, n_wanted, err);
+	if (fd < 0)
+		return fd;
+	uint64_t cookie = late ? s->n_tasks + 1 : 0;
+	int rc = cap_bpf_hang(s->bpf, fd, cookie, err);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	t->fds[0] = fd;
+	return 0;
+}
+
 static int open_task(struct cap_session *s, int32_t pid, int32_t tid, enum cap_role role,
-		     size_t n_wanted, struct sp_err *err)
+		     size_t n_wanted, bool late, struct sp_err *err)
 {
 	struct cap_task t = {.pid = pid, .tid = tid, .role = role};
 	t.fds = malloc(s->n_cpus * sizeof *t.fds);
@@ -72,12 +92,12 @@ static int open_task(struct cap_session *s, int32_t pid, int32_t tid, enum cap_r
 		return sp_err_nomem(err);
 	for (size_t c = 0; c < s->n_cpus; c++)
 		t.fds[c] = -1;
-	for (size_t c = 0; c < s->n_cpus; c++) {
-		int rc = open_on(s, &t, c, n_wanted, err);
-		if (rc < 0) {
-			task_drop(s, &t);
-			return rc;
-		}
+	int rc = s->bpf ? open_bpf(s, &t, n_wanted, late, err) : 0;
+	for (size_t c = 0; rc >= 0 && !s->bpf && c < s->n_cpus; c++)
+		rc = open_on(s, &t, c, n_wanted, err);
+	if (rc < 0) {
+		task_drop(s, &t);
+		return rc;
 	}
 	t.opened_ns = cap_now_ns();
 	struct cap_task *slot = SP_PUSH(&s->tasks, &s->n_tasks, &s->cap_tasks);
@@ -113,7 +133,9 @@ static void note_late(struct cap_session *s, struct cap_task *t)
 {
 	uint64_t *ids = calloc(s->n_cpus, sizeof *ids);
 	for (size_t c = 0; ids && c < s->n_cpus; c++)
-		if (ioctl(t->fds[c], PERF_EVENT_IOC_ID, &ids[c]) < 0)
+		if (s->bpf)
+			ids[c] = s->n_tasks; /* the cookie of open_bpf */
+		else if (ioctl(t->fds[c], PERF_EVENT_IOC_ID, &ids[c]) < 0)
 			ids[c] = 0;
 	if (ids)
 		cap_emit_late(&s->emit, t->tid, ids);
@@ -132,7 +154,7 @@ static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool
 		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
 		    is_inherited(s, l.v[i]))
 			continue;
-		rc = open_task(s, pid, l.v[i], role, n_wanted, err);
+		rc = open_task(s, pid, l.v[i], role, n_wanted, late, err);
 		if (rc == GONE) { /* ended between the list and the open */
 			rc = 0;
 			continue;
@@ -326,6 +348,28 @@ int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed 
 	return rc < 0 ? rc : 0;
 }
 
+int cap_attach_side_band(struct cap_session *s, struct sp_err *err)
+{
+	s->side_fds = malloc(s->n_cpus * sizeof *s->side_fds);
+	if (!s->side_fds)
+		return sp_err_nomem(err);
+	for (size_t c = 0; c < s->n_cpus; c++)
+		s->side_fds[c] = -1;
+	for (size_t c = 0; c < s->n_cpus; c++) {
+		int fd = cap_sampler_open(&s->sampler, CAP_SIDE_BAND_ALL, CAP_ANY_TASK,
+					  s->kernel.cpus[c], s->n_cpus * 3, err);
+		if (fd < 0)
+			return fd;
+		s->side_fds[c] = fd;
+		if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[c].fd) < 0)
+			return sp_err_errno(err,
+					    "cannot use the ring of CPU %u: "
+					    "PERF_EVENT_IOC_SET_OUTPUT",
+					    s->kernel.cpus[c]);
+	}
+	return 0;
+}
+
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
 	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);
@@ -335,7 +379,7 @@ int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 	s->n_threads = 1;
 	cap_emit_cmdline_add(&s->emit, pid, s->o->command);
 	int rc = root_add(s, pid, err);
-	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, err);
+	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, false, err);
 }
 
 int cap_attach_threads(struct cap_session *s, struct sp_err *err)
@@ -361,7 +405,7 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 		}
 		if (rc >= 0)
 			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE, (s->n_tasks + 1) * s->n_cpus,
-				       err);
+				       false, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -414,7 +458,7 @@ void cap_attach_copy(struct cap_session *s, int32_t tid, size_t cpu)
 {
 	uint32_t at = sp_map64_get(&s->by_tid, (uint32_t)tid);
 	if (at != SP_NOT_FOUND)
-		close_event(s, &s->tasks[at], cpu);
+		close_event(s, &s->tasks[at], s->bpf ? 0 : cpu);
 }
 
 void cap_attach_sweep(struct cap_session *s)
@@ -455,6 +499,8 @@ uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
 	uint64_t sum = s->retired_lost[cpu_index];
 	for (size_t i = 0; i < s->n_tasks; i++)
 		sum += lost_of(s->tasks[i].fds[cpu_index]);
+	if (s->side_fds)
+		sum += lost_of(s->side_fds[cpu_index]);
 	return sum;
 }
 
@@ -467,6 +513,10 @@ void cap_attach_deinit(struct cap_session *s)
 				close(t->fds[c]);
 		free(t->fds);
 	}
+	for (size_t c = 0; s->side_fds && c < s->n_cpus; c++)
+		if (s->side_fds[c] >= 0)
+			close(s->side_fds[c]);
+	free(s->side_fds);
 	for (size_t i = 0; i < s->n_roots; i++)
 		if (s->roots[i].pidfd >= 0)
 			close(s->roots[i].pidfd);

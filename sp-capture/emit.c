@@ -76,7 +76,7 @@ void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint6
 	sp_count(&e->counters, SP_C_lost_events, count);
 }
 
-static void note_time(struct cap_emit *e, uint64_t time_ns)
+void cap_emit_time(struct cap_emit *e, uint64_t time_ns)
 {
 	if (time_ns < e->now_ns)
 		sp_count(&e->counters, SP_C_out_of_order, 1);
@@ -116,7 +116,7 @@ static void emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *
 	sp_put32(p + 12, (uint32_t)tid);
 	memcpy(p + 16, comm, len);
 	put_id(p, size, pid, tid, time_ns);
-	note_time(e, time_ns);
+	cap_emit_time(e, time_ns);
 }
 
 void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
@@ -147,7 +147,7 @@ void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *
 	sp_put32(p + 68, m->flags);
 	memcpy(p + AT_MMAP2_PATH, path, len);
 	put_id(p, size, pid, pid, time_ns);
-	note_time(e, time_ns);
+	cap_emit_time(e, time_ns);
 }
 
 void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b)
@@ -174,7 +174,7 @@ void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, cons
 	sp_put64(p + 32, start);
 	memcpy(p + MMAP_FIXED, name, n);
 	put_id(p, size, -1, 0, time_ns);
-	note_time(e, time_ns);
+	cap_emit_time(e, time_ns);
 }
 
 bool cap_emit_part(struct cap_emit *e, enum sp_ext_kind kind, uint64_t object, uint64_t at,
@@ -336,8 +336,7 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 	return q;
 }
 
-/* The stream must know the mapping of every user ip before the sample that has it. */
-static void check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time_ns)
+void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time_ns)
 {
 	if (pid <= 0)
 		return;
@@ -392,9 +391,7 @@ void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids)
 	e->n_late++;
 }
 
-/* Whether this sample comes a second time, by the event that we opened on a thread which had
- * inherited one already. */
-static bool is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_index)
+bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_index)
 {
 	uint32_t at = sp_map64_get(&e->late_of, (uint32_t)tid);
 	if (at != SP_NOT_FOUND) {
@@ -416,7 +413,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	struct cap_layout l;
 	uint64_t used = 0, task = cap_ring_u64(r, en->pos + AT_PID);
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
-	if (e->n_late && is_copy(e, cap_ring_u64(r, en->pos + AT_ID), tid, cpu_index))
+	if (e->n_late && cap_emit_is_copy(e, cap_ring_u64(r, en->pos + AT_ID), tid, cpu_index))
 		return;
 	sp_count(&e->counters, SP_C_sample_events, 1);
 	if (!cap_sample_layout(r, en->pos, en->size, &l)) {
@@ -425,7 +422,8 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	}
 	if (l.regs) {
 		uint64_t sp = cap_ring_u64(r, en->pos + l.regs + CAP_REG_SP * 8);
-		check_ip(e, pid, cap_ring_u64(r, en->pos + l.regs + CAP_REG_IP * 8), en->time_ns);
+		cap_emit_check_ip(e, pid, cap_ring_u64(r, en->pos + l.regs + CAP_REG_IP * 8),
+				  en->time_ns);
 		if (l.copied)
 			used = cap_stack_used(
 				l.copied, sp,
@@ -582,7 +580,8 @@ static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en, uint16_t misc)
 {
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
-	struct cap_proc *q = misc & PERF_RECORD_MISC_COMM_EXEC ? cap_procs_get(&e->procs, pid) : NULL;
+	struct cap_proc *q =
+		misc & PERF_RECORD_MISC_COMM_EXEC ? cap_procs_get(&e->procs, pid) : NULL;
 	if (q && en->time_ns <= q->exec_told_ns) {
 		/* Not lost after all, only read later than /proc: the exec is told already. */
 		char comm[64];
@@ -748,7 +747,8 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 		sp_count(&e->counters, SP_C_skipped_records, 1);
 		return;
 	}
-	if (e->known_only && is_stranger(e, r, en)) {
+	if ((e->known_only || (e->all_side_band && en->type != PERF_RECORD_SAMPLE)) &&
+	    is_stranger(e, r, en)) {
 		r->last_ns = en->time_ns;
 		return;
 	}
@@ -779,7 +779,7 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 		pass(e, r, en);
 		break;
 	}
-	note_time(e, en->time_ns);
+	cap_emit_time(e, en->time_ns);
 	r->last_ns = en->time_ns;
 }
 

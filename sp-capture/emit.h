@@ -44,6 +44,7 @@ struct cap_emit {
 	size_t n_cmdlines, cap_cmdlines;
 	bool kernel_frames, follow;
 	bool known_only;     /* the kernel follows children though nobody asked: leave them out */
+	bool all_side_band;  /* that of other processes comes too: leave it out */
 	bool lost_side_band; /* records other than samples may be missing: read state again */
 	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
 	 * an own id proves to be a copy when another one samples the thread on that CPU. */
@@ -70,6 +71,18 @@ void cap_emit_deinit(struct cap_emit *e);
 /* One ring record, in time order. cpu_index counts the recorded CPUs. */
 void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
 		     size_t cpu_index);
+
+/* One sample of the BPF programs. cpu_index: where its loss is counted. */
+void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
+		  size_t cpu_index);
+
+/* The stream must know the mapping of every user ip before the sample that has it. */
+void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time_ns);
+/* Whether a sample comes a second time, by the event (id) that we opened on a thread which had
+ * inherited one already. */
+bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_index);
+/* A record of this time was written. */
+void cap_emit_time(struct cap_emit *e, uint64_t time_ns);
 
 /* Watch a thread for copies; ids: its own, one per CPU. */
 void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids);

@@ -145,10 +145,19 @@ static int perf_event_open(const struct perf_event_attr *a, int32_t tid, uint32_
 
 static void to_role(struct perf_event_attr *a, enum cap_role role)
 {
-	if (role == CAP_SAMPLES_ALONE) {
+	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE)
 		a->mmap = a->mmap2 = a->mmap_data = a->comm = a->comm_exec = a->task = 0;
+	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_ALONE)
 		a->inherit = a->inherit_thread = 0;
-	} else if (role == CAP_SIDE_BAND) {
+	if (role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE) {
+		/* The program looks for itself. */
+		a->sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_PERIOD;
+		a->sample_regs_user = a->sample_stack_user = 0;
+		a->exclude_callchain_kernel = a->exclude_callchain_user = 0;
+	}
+	if (role == CAP_SIDE_BAND_ALL)
+		a->inherit = a->inherit_thread = a->disabled = a->enable_on_exec = 0;
+	if (role == CAP_SIDE_BAND || role == CAP_SIDE_BAND_ALL) {
 		a->type = PERF_TYPE_SOFTWARE;
 		a->config = PERF_COUNT_SW_DUMMY;
 		a->freq = 0;

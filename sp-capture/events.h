@@ -46,7 +46,13 @@ enum cap_role {
 	CAP_SAMPLES,       /* samples with side-band */
 	CAP_SAMPLES_ALONE, /* samples of one thread, without side-band and inheritance */
 	CAP_SIDE_BAND,     /* side-band only */
+	CAP_SIDE_BAND_ALL, /* that of all that a CPU runs; the tid is CAP_ANY_TASK */
+	CAP_BPF_SAMPLES,   /* for a BPF program: no ring, no side-band, on all CPUs (CAP_ANY_CPU) */
+	CAP_BPF_ALONE,     /* the same of one thread, not inherited */
 };
+
+#define CAP_ANY_CPU UINT32_MAX
+#define CAP_ANY_TASK (-1) /* in place of a tid: all that a CPU runs */
 
 struct cap_sampler {
 	const struct cap_kernel *kernel; /* borrowed */

@@ -74,7 +74,8 @@ static void emit_start(struct cap_session *s)
 	sp_buf_printf(&b, "clock=%s\nrate_hz=%llu\nstack_bytes=%u\nkernel=%d\nring_bytes=%zu\n",
 		      s->sampler.event->name, (unsigned long long)s->sampler.rate_hz,
 		      o->stack_bytes, s->sampler.kernel_frames, s->ring_bytes);
-	sp_buf_printf(&b, "exact_loss=%d\nfollow=%d\n", s->sampler.has_lost, o->follow);
+	sp_buf_printf(&b, "exact_loss=%d\nfollow=%d\nengine=%s\n", s->sampler.has_lost, o->follow,
+		      s->bpf ? "bpf" : "perf");
 	if (!b.failed)
 		cap_emit_ext(&s->emit, SP_EXT_START, b.data, b.len);
 	sp_buf_deinit(&b);

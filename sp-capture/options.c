@@ -28,10 +28,10 @@ enum opt {
 	O_INTERVAL,
 	O_RING,
 	O_CHECK,
+	O_ENGINE,
 	/* design.md, section 1: engines and scopes of a later issue, refused by name */
 	O_ALL,
 	O_CGROUP,
-	O_ENGINE,
 	O_OFF_CPU,
 };
 
@@ -64,7 +64,9 @@ static const struct sp_opt opts[] = {
 	[O_CHECK] = {"check", 0, NULL, "say what would work here and why not; record nothing"},
 	[O_ALL] = {"all-cpus", 'a', NULL, NULL},
 	[O_CGROUP] = {"cgroup", 0, "NAME", NULL},
-	[O_ENGINE] = {"engine", 0, "NAME", NULL},
+	[O_ENGINE] = {"engine", 0, "auto|perf|bpf",
+		      "what copies the samples: perf (everywhere), bpf (used stacks,\n"
+		      "whole; root), auto (the default): perf"},
 	[O_OFF_CPU] = {"off-cpu", 0, NULL, NULL},
 	{0},
 };
@@ -147,6 +149,7 @@ static void take_stack(struct cap_options *o, const char *arg)
 	if (v == 0)
 		sp_usage_error("--stack-size: 0 bytes leave nothing to unwind; at least 8");
 	o->stack_bytes = (uint32_t)((v + 7) & ~UINT64_C(7));
+	o->stack_given = true;
 }
 
 static void take_embed(struct cap_options *o, const char *arg)
@@ -159,6 +162,18 @@ static void take_embed(struct cap_options *o, const char *arg)
 		o->embed = CAP_EMBED_ALL;
 	else
 		sp_usage_error("--embed takes none, auto or all, not '%s'", arg);
+}
+
+static void take_engine(struct cap_options *o, const char *arg)
+{
+	if (!strcmp(arg, "auto"))
+		o->engine = CAP_ENGINE_AUTO;
+	else if (!strcmp(arg, "perf"))
+		o->engine = CAP_ENGINE_PERF;
+	else if (!strcmp(arg, "bpf"))
+		o->engine = CAP_ENGINE_BPF;
+	else
+		sp_usage_error("--engine takes auto, perf or bpf, not '%s'", arg);
 }
 
 static void take_output(struct cap_options *o, const char *arg)
@@ -240,6 +255,9 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 	case O_EMBED:
 		take_embed(o, arg);
 		break;
+	case O_ENGINE:
+		take_engine(o, arg);
+		break;
 	case O_OUTPUT:
 		take_output(o, arg);
 		break;
@@ -251,7 +269,6 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 		break;
 	case O_ALL:
 	case O_CGROUP:
-	case O_ENGINE:
 	case O_OFF_CPU:
 		sp_usage_error("--%s is not in this version; it records chosen processes (-p), "
 			       "threads (-t) or a command",

@@ -14,6 +14,8 @@ enum cap_output_kind {
 	CAP_TO_SPOOL, /* -o FILE.spool: the rest of the pipeline is run */
 };
 
+enum cap_engine { CAP_ENGINE_AUTO, CAP_ENGINE_PERF, CAP_ENGINE_BPF };
+
 enum cap_embed { CAP_EMBED_AUTO, CAP_EMBED_NONE, CAP_EMBED_ALL };
 
 #define CAP_DEFAULT_HZ 999u
@@ -28,6 +30,8 @@ struct cap_options {
 	char **command;       /* borrowed from argv, NULL-terminated; NULL = none */
 	uint64_t rate_hz;     /* 0 = the kernel's maximum */
 	uint32_t stack_bytes; /* a multiple of 8 */
+	bool stack_given;
+	enum cap_engine engine;
 	bool kernel, follow, descendants, stop, check;
 	bool has_duration, has_start_time;
 	uint64_t duration_ns, delay_ns;

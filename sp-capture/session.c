@@ -25,6 +25,9 @@
 #define IDLE_INTERVAL_NS UINT64_C(100000000)
 #define PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 #define SWEEP_NS UINT64_C(1000000000)
+#define SIDE_RING ((size_t)1 << 20)  /* per CPU, of side-band alone */
+#define BPF_RING ((uint64_t)8 << 20) /* per CPU, though the CPUs share one */
+#define BPF_RING_MAX ((uint64_t)256 << 20)
 
 /* --- draining --- */
 
@@ -59,11 +62,52 @@ static void note_execs(struct cap_session *s, const struct cap_ring *r, size_t n
 	}
 }
 
+static size_t index_of(const struct cap_session *s, uint32_t cpu)
+{
+	size_t at = cpu < s->n_cpus ? cpu : s->n_cpus - 1;
+	while (at > 0 && s->kernel.cpus[at] > cpu)
+		at--;
+	return at;
+}
+
+static int scan_bpf(struct cap_session *s, uint64_t now, uint64_t *fill, struct sp_err *err)
+{
+	struct cap_ring *r = &s->rings[s->n_cpus];
+	cap_bpf_looking(s->bpf);
+	int rc = cap_bpf_ring_scan(r, err);
+	*fill = cap_bpf_ring_used(r);
+	for (size_t i = 0; i < s->n_cpus; i++) {
+		uint64_t lost = cap_bpf_lost(s->bpf, s->kernel.cpus[i]);
+		if (lost > s->bpf_lost[i])
+			cap_emit_lost(&s->emit, i, s->round_ns, now, lost - s->bpf_lost[i]);
+		s->bpf_lost[i] = lost;
+	}
+	return rc;
+}
+
+static void emit_one(struct cap_session *s, size_t ring)
+{
+	struct cap_ring *r = &s->rings[ring];
+	const struct cap_entry *en = &r->queue[r->at++];
+	if (ring == s->n_cpus) {
+		cap_emit_bpf(&s->emit, r, en, index_of(s, cap_bpf_cpu(r, en)));
+		return;
+	}
+	if (r->at < r->n)
+		cap_ring_expect(r, &r->queue[r->at]);
+	cap_emit_record(&s->emit, r, en, ring);
+}
+
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
 	uint64_t fill = 0;
 	int found = 0;
+	if (s->bpf) {
+		found = scan_bpf(s, now, &fill, err);
+		if (found < 0)
+			return found;
+	}
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		int rc = cap_ring_scan(&s->rings[i], err);
 		if (rc < 0)
@@ -81,13 +125,10 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	s->round_ns = now;
 	s->fill = fill;
 	size_t cpu;
-	while ((cpu = cap_rings_next(s->rings, s->n_cpus, limit)) < s->n_cpus) {
-		struct cap_ring *r = &s->rings[cpu];
-		const struct cap_entry *en = &r->queue[r->at++];
-		if (r->at < r->n)
-			cap_ring_expect(r, &r->queue[r->at]);
-		cap_emit_record(&s->emit, r, en, cpu);
-	}
+	while ((cpu = cap_rings_next(s->rings, s->n_rings, limit)) < s->n_rings)
+		emit_one(s, cpu);
+	if (s->bpf)
+		cap_bpf_ring_release(&s->rings[s->n_cpus]);
 	for (size_t i = 0; i < s->n_cpus; i++)
 		cap_ring_release(&s->rings[i]);
 	cap_embed_pump(&s->embed, PUMP_BYTES);
@@ -123,7 +164,7 @@ struct watch {
 
 static int watch_init(struct watch *w, const struct cap_session *s, struct sp_err *err)
 {
-	size_t n = 3 + s->n_cpus + s->n_roots;
+	size_t n = 3 + s->n_rings + s->n_roots;
 	struct pollfd *fds = calloc(n, sizeof *fds);
 	if (!fds)
 		return sp_err_nomem(err);
@@ -132,12 +173,12 @@ static int watch_init(struct watch *w, const struct cap_session *s, struct sp_er
 	w->n = n;
 	w->fds[0] = (struct pollfd){.fd = sp_stop_fd(), .events = POLLIN};
 	w->fds[1] = (struct pollfd){.fd = s->o->output_kind == CAP_TO_DATA ? -1 : s->out_fd};
-	for (size_t i = 0; i < s->n_cpus; i++)
+	for (size_t i = 0; i < s->n_rings; i++)
 		w->fds[2 + i] = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
 	w->fds[w->n - 1] =
 		(struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->n_roots; i++)
-		w->fds[2 + s->n_cpus + i] =
+		w->fds[2 + s->n_rings + i] =
 			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
 	return 0;
 }
@@ -156,7 +197,7 @@ static bool targets_gone(struct cap_session *s, struct watch *w)
 {
 	bool all = true;
 	for (size_t i = 0; i < s->n_roots; i++) {
-		struct pollfd *p = &w->fds[2 + s->n_cpus + i];
+		struct pollfd *p = &w->fds[2 + s->n_rings + i];
 		if (root_gone(&s->roots[i], p))
 			p->fd = -1;
 		else
@@ -366,16 +407,49 @@ static void on_fork(void *arg, int32_t ptid)
 	cap_attach_pin(arg, ptid);
 }
 
+/* The engine that was asked for, or the perf engine. */
+static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
+{
+	const struct cap_options *o = s->o;
+	if (o->engine != CAP_ENGINE_BPF)
+		return 0;
+	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
+	struct cap_bpf_want want = {
+		.max_stack = o->stack_given ? o->stack_bytes : 0,
+		.kernel_frames = s->sampler.kernel_frames,
+		.ring_bytes = ring < BPF_RING_MAX || o->ring_bytes ? ring : BPF_RING_MAX,
+		.n_cpus_avail = s->kernel.n_cpus_avail,
+	};
+	return cap_bpf_open(&s->bpf, &want, cure, err);
+}
+
+/* With the BPF engine the CPUs' rings have side-band only. */
+static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
+{
+	size_t side = SIDE_RING;
+	s->bpf_lost = calloc(s->n_cpus, sizeof *s->bpf_lost);
+	if (!s->bpf_lost)
+		return sp_err_nomem(err);
+	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
+	s->ring_bytes = s->rings[s->n_cpus].size;
+	s->interval_ns = MIN_INTERVAL_NS;
+	int rc = cap_rings_map(s->rings, &s->sampler, &side, 8, err);
+	return rc < 0 ? rc : cap_attach_side_band(s, err);
+}
+
 static int open_rings(struct cap_session *s, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
 	s->n_cpus = s->kernel.n_cpus;
-	s->rings = calloc(s->n_cpus, sizeof *s->rings);
+	s->n_rings = s->n_cpus + (s->bpf != NULL);
+	s->rings = calloc(s->n_rings, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
 		return sp_err_nomem(err);
-	for (size_t i = 0; i < s->n_cpus; i++)
+	for (size_t i = 0; i < s->n_rings; i++)
 		s->rings[i].fd = -1;
+	if (s->bpf)
+		return open_bpf_rings(s, err);
 	size_t wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
 				      s->kernel.page_bytes);
 	s->ring_bytes = wanted;
@@ -593,6 +667,8 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_launch_start(&s->launch, o->command, s->out_fd == STDOUT_FILENO, err);
 	if (rc >= 0)
 		rc = cap_sampler_probe(&s->sampler, err);
+	if (rc >= 0)
+		rc = open_engine(s, s->sampler.cure, err);
 	if (rc >= 0 && !o->delay_ns)
 		rc = cap_attach_check(s, err);
 	if (rc >= 0)
@@ -601,6 +677,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_emit_init(&s->emit, NULL, s->n_cpus, err);
 	if (rc < 0)
 		return rc;
+	s->emit.all_side_band = s->bpf != NULL;
 	s->emit.kernel_frames = s->sampler.kernel_frames;
 	s->emit.follow = o->follow;
 	s->emit.known_only = !o->follow && !s->sampler.attr.inherit_thread;
@@ -689,7 +766,11 @@ void cap_session_deinit(struct cap_session *s)
 	cap_attach_deinit(s);
 	for (size_t i = 0; s->rings && i < s->n_cpus; i++)
 		cap_ring_unmap(&s->rings[i]);
+	if (s->rings && s->bpf)
+		free(s->rings[s->n_cpus].queue);
 	free(s->rings);
+	free(s->bpf_lost);
+	cap_bpf_close(s->bpf);
 	cap_embed_deinit(&s->embed);
 	cap_emit_deinit(&s->emit);
 	cap_kernel_deinit(&s->kernel);

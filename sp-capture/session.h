@@ -2,6 +2,7 @@
 #ifndef CAP_SESSION_H
 #define CAP_SESSION_H
 
+#include "bpf_engine.h"
 #include "embed.h"
 #include "emit.h"
 #include "events.h"
@@ -16,7 +17,7 @@ struct cap_control;
 struct cap_task {
 	int32_t pid, tid;
 	enum cap_role role;
-	int *fds;           /* owned: one per CPU, -1 = closed */
+	int *fds;           /* owned: one per CPU, -1 = closed; the BPF engine: only the first */
 	uint64_t opened_ns; /* when the last of its events was open */
 	bool ended;         /* its EXIT was seen: close once nobody inherits from it */
 };
@@ -34,6 +35,10 @@ struct cap_session {
 	struct cap_sampler sampler;
 	struct cap_ring *rings; /* owned; one per CPU */
 	size_t n_cpus, ring_bytes;
+	size_t n_rings;      /* one per CPU; with the BPF engine one more, the last: its samples */
+	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
+	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
+	int *side_fds;       /* owned; per CPU, with the BPF engine: side-band of all processes */
 	struct cap_emit emit;
 	struct cap_embed_state embed;
 	struct cap_output *out;
@@ -87,6 +92,8 @@ struct cap_refreshed {
 };
 int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,
 		       struct sp_err *err);
+/* Side-band of all that runs, for an engine whose samples come without: before the attach. */
+int cap_attach_side_band(struct cap_session *s, struct sp_err *err);
 /* The launched command: events that begin with its exec. */
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
 /* A thread makes processes: pin its context. */

@@ -44,6 +44,10 @@ _sp_capture() {
 			emulation-faults" -- "$cur")
 		return
 		;;
+	--engine)
+		mapfile -t COMPREPLY < <(compgen -W "auto perf bpf" -- "$cur")
+		return
+		;;
 	--embed)
 		mapfile -t COMPREPLY < <(compgen -W "none auto all" -- "$cur")
 		return
@@ -62,7 +66,7 @@ _sp_capture() {
 		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "-p --pid -t --tid -F --frequency -s --stack-size -k --kernel \
-		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --stop --embed= \
+		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --engine= --stop --embed= \
 		-o --output --control= --start-time-us= --interval-us= --ring= --check -q --quiet \
 		-v --verbose --stats=json -h --help -V --version --" -- "$cur")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null

@@ -9,6 +9,7 @@
 #include "ends.h"
 #include "live.h"
 #include "pool.h"
+#include "tails.h"
 
 #define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
 #define FLUSH_MS 100
@@ -24,6 +25,7 @@ struct run {
 	struct sp_procs *procs;
 	struct un_modules *modules;
 	struct sp_ext_joiner *joiner;
+	struct un_tails tails;
 	bool has_machine, has_origin, input_is_site;
 	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
@@ -100,6 +102,14 @@ static int add(struct run *u, const struct sp_record *rec, enum un_action action
 	struct un_batch *b = un_pool_batch(u->pool);
 	struct un_item *item = &b->items[b->n++];
 	item->rec = *rec;
+	size_t whole = 0;
+	uint8_t *stack =
+		action == UN_WALK && u->tails.n ? un_tails_join(&u->tails, rec, &whole) : NULL;
+	if (stack) {
+		item->rec.sample.stack = b->stacks[b->n_stacks++] = stack;
+		item->rec.sample.stack_bytes = whole;
+		b->bytes += whole;
+	}
 	item->space = space;
 	item->action = action;
 	b->bytes += rec->size;
@@ -225,6 +235,18 @@ static int on_object(struct run *u, const struct sp_ext *e, struct sp_err *err)
 	return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0; /* a bad object is not used */
 }
 
+/* Used here; after unwinding there are no stacks. */
+static int on_tail(struct run *u, const struct sp_ext *e, struct sp_err *err)
+{
+	const uint8_t *payload;
+	size_t size;
+	struct sp_err why;
+	int rc = sp_ext_join(u->joiner, e, &payload, &size, &why);
+	if (rc == SP_ERR_NOMEM || (rc == 1 && !un_tails_add(&u->tails, payload, size)))
+		return sp_err_nomem(err);
+	return 0;
+}
+
 /* Our own records: the start and end are ours to write, objects are used and passed on. */
 static int on_ext(struct run *u, const struct sp_record *rec, struct sp_err *err)
 {
@@ -236,6 +258,8 @@ static int on_ext(struct run *u, const struct sp_record *rec, struct sp_err *err
 		un_ends_keep(&u->ends, e.payload, e.payload_bytes);
 		return 0;
 	}
+	if (rc == 1 && e.kind == SP_EXT_STACK_TAIL)
+		return on_tail(u, &e, err);
 	if (rc < 0) {
 		sp_count(&u->result->counters, SP_C_skipped_records, 1);
 		return 0;
@@ -377,6 +401,7 @@ int un_run(const struct un_options *o, struct un_result *result, struct sp_err *
 	un_ends_deinit(&u.ends);
 	sp_writer_abandon(u.w);
 	sp_ext_joiner_free(u.joiner);
+	un_tails_deinit(&u.tails);
 	sp_procs_free(u.procs);
 	un_modules_free(u.modules);
 	sp_reader_close(u.r);

@@ -165,10 +165,7 @@ static void free_batch(struct un_batch *b)
 {
 	if (!b)
 		return;
-	for (uint32_t i = 0; i < b->n_chunks; i++)
-		sp_chunk_release(b->chunks[i]);
-	for (uint32_t i = 0; i < b->n_spaces; i++)
-		sp_space_release(b->spaces[i]);
+	un_batch_release(b);
 	sp_buf_deinit(&b->out);
 	free(b);
 }

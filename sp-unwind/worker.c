@@ -179,6 +179,18 @@ static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *
 	put_sample(w, b, rec, &user);
 }
 
+void un_batch_release(struct un_batch *b)
+{
+	for (uint32_t i = 0; i < b->n_chunks; i++)
+		sp_chunk_release(b->chunks[i]);
+	for (uint32_t i = 0; i < b->n_spaces; i++)
+		sp_space_release(b->spaces[i]);
+	for (uint32_t i = 0; i < b->n_stacks; i++)
+		free(b->stacks[i]);
+	b->n = b->n_chunks = b->n_spaces = b->n_stacks = 0;
+	b->bytes = 0;
+}
+
 void un_worker_run(struct un_worker *w, struct un_batch *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -190,10 +202,5 @@ void un_worker_run(struct un_worker *w, struct un_batch *b)
 		else
 			sp_buf_add(&b->out, item->rec.raw, item->rec.size);
 	}
-	for (uint32_t i = 0; i < b->n_chunks; i++)
-		sp_chunk_release(b->chunks[i]);
-	for (uint32_t i = 0; i < b->n_spaces; i++)
-		sp_space_release(b->spaces[i]);
-	b->n = b->n_chunks = b->n_spaces = 0;
-	b->bytes = 0;
+	un_batch_release(b);
 }

@@ -26,10 +26,11 @@ struct un_item {
 
 struct un_batch {
 	struct un_item items[UN_BATCH_ITEMS];
-	uint32_t n, n_chunks, n_spaces;
+	uint32_t n, n_chunks, n_spaces, n_stacks;
 	size_t bytes;
 	struct sp_chunk *chunks[UN_BATCH_ITEMS]; /* held */
 	struct sp_space *spaces[UN_BATCH_ITEMS]; /* held */
+	uint8_t *stacks[UN_BATCH_ITEMS];         /* owned: those joined of parts */
 	struct sp_buf out;
 	bool flush; /* what is written so far must reach the next stage */
 };
@@ -64,5 +65,6 @@ bool un_worker_init(struct un_worker *w);
 void un_worker_deinit(struct un_worker *w);
 /* Fill b->out (b->out.failed: memory has ended) and release what the batch holds. */
 void un_worker_run(struct un_worker *w, struct un_batch *b);
+void un_batch_release(struct un_batch *b);
 
 #endif

@@ -1,0 +1,58 @@
+/* What the BPF programs hand to sp-capture through their ring: one record a sample. Included by the
+ * programs (capture.bpf.c) and by the reader (bpf_engine.c). All fields are of this machine's
+ * order.
+ *
+ * Record: struct spb_sample, n_kernel return addresses of 8 bytes, stack_bytes of the user's stack
+ * from its sp upwards, and room that was reserved but not used. */
+#ifndef CAP_BPF_RECORD_H
+#define CAP_BPF_RECORD_H
+
+#include <linux/types.h>
+
+#if defined(__TARGET_ARCH_arm64) || (!defined(__TARGET_ARCH_x86) && defined(__aarch64__))
+#define SPB_N_REGS 33
+#else
+#define SPB_N_REGS 17
+#endif
+
+#define SPB_MAX_STACK (512u << 10)
+#define SPB_MAX_CHAIN 127
+#define SPB_MAX_CPUS 1024
+
+/* What a kernel may lack. Set in spb_without, the programs do without although it is there: that is
+ * how the tests come to the fallbacks. */
+#define SPB_DYNPTR                                                                                 \
+	1u /* bpf_ringbuf_reserve_dynptr, Linux 5.19: else a scratch copy of at most 64 KiB */
+#define SPB_USER_DYN 2u /* bpf_probe_read_user_dynptr, Linux 6.16: else slices of a page */
+#define SPB_FIND_VMA                                                                               \
+	4u /* bpf_find_vma, Linux 5.17: else the stack is copied until a page is missing */
+#define SPB_TASK_REGS                                                                              \
+	8u /* bpf_task_pt_regs, Linux 5.15: else they are looked for at the stack's top */
+#define SPB_TASK_WORK 16u /* bpf_task_work_schedule_resume_impl, Linux 6.18: see spb_hold */
+
+#define SPB_COOKIE                                                                                 \
+	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
+
+#define SPB_ON_CPU 1u
+#define SPB_OFF_CPU 2u
+
+#define SPB_IN_KERNEL 1u /* interrupted in the kernel */
+#define SPB_HAS_REGS 2u
+#define SPB_COMPAT 4u   /* a 32-bit task */
+#define SPB_CLIPPED 8u  /* the copy ends where the stack does */
+#define SPB_FAULTED 16u /* a page was missing: the copy ends before it */
+
+struct spb_sample {
+	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
+	__u32 pid, tid, cpu;
+	__u16 kind, flags;
+	__u64 id;     /* which event: 0 = an inherited one */
+	__u64 period; /* of the event; of a wait: ns */
+	__u64 ip;
+	__u32 n_kernel, stack_bytes;
+	__u32 state; /* of a wait: the task's state bits */
+	__u32 waker_pid, waker_tid, zero;
+	__u64 regs[SPB_N_REGS]; /* the user's, in the order of perf's register numbers */
+};
+
+#endif

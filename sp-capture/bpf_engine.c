@@ -1,0 +1,323 @@
+#define _GNU_SOURCE
+#include "bpf_engine.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef SP_NO_BPF
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#include "base/buf.h"
+#include "bpf/record.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-function"
+#if defined(__aarch64__)
+#include "bpf/capture.skel.arm64.h"
+#else
+#include "bpf/capture.skel.x86.h"
+#endif
+#pragma GCC diagnostic pop
+
+#define BTF_FILE "/sys/kernel/btf/vmlinux"
+#define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+
+struct cap_bpf {
+	struct capture_bpf *skel; /* owned */
+	int *links;               /* owned descriptors */
+	size_t n_links, cap_links;
+	void *reader;  /* owned: the mapped page of the reader's position */
+	void *writers; /* owned: the writers' page and the data, twice */
+	size_t ring_bytes, page_bytes;
+	int epoll_fd; /* owned */
+	uint32_t lacks;
+};
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+	return 0;
+}
+
+static uint32_t do_without(void)
+{
+	static const struct {
+		const char *name;
+		uint32_t bit;
+	} names[] = {{"dynptr", SPB_DYNPTR},       {"user_dynptr", SPB_USER_DYN},
+		     {"find_vma", SPB_FIND_VMA},   {"task_regs", SPB_TASK_REGS},
+		     {"task_work", SPB_TASK_WORK}, {"cookie", SPB_COOKIE}};
+	const char *list = getenv("STACKPULSE_BPF_WITHOUT");
+	uint32_t bits = 0;
+	for (size_t i = 0; list && i < sizeof names / sizeof *names; i++)
+		if (strstr(list, names[i].name))
+			bits |= names[i].bit;
+	return bits;
+}
+
+/* The programs see the pids of the first namespace; perf's records those of ours. */
+static bool in_first_pid_namespace(void)
+{
+	struct stat st;
+	return stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INIT_PID_NS;
+}
+
+static int explain(int rc, char cure[200], struct sp_err *err)
+{
+	int os = rc < 0 ? -rc : errno;
+	bool perm = os == EPERM || os == EACCES;
+	if (perm)
+		snprintf(cure, 200, "run it as root, or give it CAP_BPF and CAP_PERFMON");
+	return sp_err_set(err, perm ? SP_ERR_PERM : SP_ERR_UNSUPPORTED, os,
+			  "cannot use the BPF engine: loading its programs: %s", strerror(os));
+}
+
+static int check_here(char cure[200], struct sp_err *err)
+{
+	if (geteuid() != 0 && access(BTF_FILE, R_OK) < 0 && errno == EACCES)
+		return explain(-EACCES, cure, err);
+	if (access(BTF_FILE, R_OK) < 0)
+		return sp_err_set(err, SP_ERR_UNSUPPORTED, errno,
+				  "cannot use the BPF engine: this kernel tells no BTF (" BTF_FILE
+				  ": %s)",
+				  strerror(errno));
+	if (!in_first_pid_namespace())
+		return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
+				  "cannot use the BPF engine: its programs see the host's process "
+				  "ids, and this is another pid namespace");
+	return 0;
+}
+
+static int map_ring(struct cap_bpf *b, struct sp_err *err)
+{
+	int fd = bpf_map__fd(b->skel->maps.spb_ring);
+	b->ring_bytes = bpf_map__max_entries(b->skel->maps.spb_ring);
+	b->reader = mmap(NULL, b->page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	b->writers = mmap(NULL, b->page_bytes + 2 * b->ring_bytes, PROT_READ, MAP_SHARED, fd,
+			  (off_t)b->page_bytes);
+	if (b->reader == MAP_FAILED || b->writers == MAP_FAILED)
+		return sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
+	/* Edge-triggered: plain poll() would report every record, not only the wake-ups. */
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (b->epoll_fd < 0 || epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
+		return sp_err_errno(err, "cannot use the BPF engine: epoll");
+	return 0;
+}
+
+/* What this kernel lacks: helpers are asked for by loading a program that calls them. */
+static uint32_t find_lacks(void)
+{
+	static const struct {
+		enum bpf_func_id id;
+		uint32_t bit;
+	} helpers[] = {{BPF_FUNC_ringbuf_reserve_dynptr, SPB_DYNPTR},
+		       {BPF_FUNC_find_vma, SPB_FIND_VMA},
+		       {BPF_FUNC_task_pt_regs, SPB_TASK_REGS},
+		       {BPF_FUNC_get_attach_cookie, SPB_COOKIE}};
+	uint32_t lacks = do_without();
+	for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++)
+		if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, helpers[i].id, NULL) == 0)
+			lacks |= helpers[i].bit;
+	struct btf *btf = btf__load_vmlinux_btf();
+	if (!btf || btf__find_by_name_kind(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC) < 0)
+		lacks |= SPB_USER_DYN;
+	if (!btf ||
+	    btf__find_by_name_kind(btf, "bpf_task_work_schedule_resume_impl", BTF_KIND_FUNC) < 0)
+		lacks |= SPB_TASK_WORK;
+	btf__free(btf);
+	return lacks;
+}
+
+static size_t ring_size(size_t asked, size_t page_bytes)
+{
+	size_t size = page_bytes;
+	while (size < asked && size < (size_t)1 << 30)
+		size *= 2;
+	return size;
+}
+
+static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[200],
+		struct sp_err *err)
+{
+	libbpf_set_print(quiet);
+	b->skel = capture_bpf__open();
+	if (!b->skel)
+		return explain(-errno, cure, err);
+	size_t ring_bytes = ring_size(want->ring_bytes, b->page_bytes);
+	b->skel->rodata->spb_without = b->lacks;
+	b->skel->rodata->spb_kernel = want->kernel_frames;
+	b->skel->rodata->spb_wake_bytes = ring_bytes / 3;
+	if (want->max_stack && want->max_stack < SPB_MAX_STACK)
+		b->skel->rodata->spb_max_stack = want->max_stack;
+	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)ring_bytes);
+	if (b->lacks & SPB_DYNPTR)
+		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
+					 (uint32_t)want->n_cpus_avail * 2);
+	int rc = capture_bpf__load(b->skel);
+	return rc < 0 ? explain(rc, cure, err) : map_ring(b, err);
+}
+
+int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cure[200],
+		 struct sp_err *err)
+{
+	cure[0] = 0;
+	int rc = check_here(cure, err);
+	if (rc < 0)
+		return rc;
+	struct cap_bpf *b = calloc(1, sizeof *b);
+	if (!b)
+		return sp_err_nomem(err);
+	b->reader = b->writers = MAP_FAILED;
+	b->epoll_fd = -1;
+	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	b->lacks = find_lacks();
+	rc = load(b, want, cure, err);
+	if (rc < 0) {
+		cap_bpf_close(b);
+		return rc;
+	}
+	*out = b;
+	return 0;
+}
+
+void cap_bpf_close(struct cap_bpf *b)
+{
+	if (!b)
+		return;
+	for (size_t i = 0; i < b->n_links; i++)
+		close(b->links[i]);
+	free(b->links);
+	if (b->reader != MAP_FAILED)
+		munmap(b->reader, b->page_bytes);
+	if (b->writers != MAP_FAILED)
+		munmap(b->writers, b->page_bytes + 2 * b->ring_bytes);
+	if (b->epoll_fd >= 0)
+		close(b->epoll_fd);
+	if (b->skel)
+		capture_bpf__destroy(b->skel);
+	free(b);
+}
+
+int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err)
+{
+	int prog = bpf_program__fd(b->skel->progs.on_cpu);
+	if (cookie && !(b->lacks & SPB_COOKIE)) {
+		struct bpf_link_create_opts opts = {.sz = sizeof opts,
+						    .perf_event.bpf_cookie = cookie};
+		int fd = bpf_link_create(prog, event_fd, BPF_PERF_EVENT, &opts);
+		int *slot = fd < 0 ? NULL : SP_PUSH(&b->links, &b->n_links, &b->cap_links);
+		if (slot) {
+			*slot = fd;
+			return 0;
+		}
+		if (fd >= 0)
+			close(fd);
+	}
+	if (ioctl(event_fd, PERF_EVENT_IOC_SET_BPF, prog) < 0)
+		return sp_err_errno(err, "cannot sample by a BPF program: PERF_EVENT_IOC_SET_BPF");
+	return 0;
+}
+
+const char *cap_bpf_lacks(const struct cap_bpf *b)
+{
+	static const char *const what[] = {"copies of at most 64 KiB (before Linux 5.19)",
+					   "copies page by page (before 6.16)",
+					   "no stack ends (before 5.17)",
+					   "registers by their place (before 5.15)",
+					   "waits copied before they are long (before 6.18)",
+					   "no marks on events (before 5.15)"};
+	static char list[400];
+	size_t n = 0;
+	list[0] = 0;
+	for (size_t i = 0; i < sizeof what / sizeof *what; i++)
+		if (b->lacks >> i & 1 && n < sizeof list)
+			n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? "; " : "",
+					      what[i]);
+	return list;
+}
+
+uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
+{
+	const uint64_t *lost = (const uint64_t *)b->skel->bss->spb_lost;
+	return cpu < SPB_MAX_CPUS ? __atomic_load_n(&lost[cpu], __ATOMIC_RELAXED) : 0;
+}
+
+void cap_bpf_looking(struct cap_bpf *b)
+{
+	struct epoll_event ev;
+	if (!__atomic_load_n(&b->skel->bss->spb_woken, __ATOMIC_RELAXED))
+		return;
+	epoll_wait(b->epoll_fd, &ev, 1, 0);
+	__atomic_store_n(&b->skel->bss->spb_woken, 0, __ATOMIC_RELAXED);
+}
+
+void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
+{
+	*r = (struct cap_ring){.fd = b->epoll_fd,
+			       .base = b->reader,
+			       .data = (const uint8_t *)b->writers + b->page_bytes,
+			       .size = b->ring_bytes,
+			       .page_bytes = b->page_bytes};
+}
+
+#else
+
+int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cure[200],
+		 struct sp_err *err)
+{
+	(void)out, (void)want;
+	snprintf(cure, 200, "build sp-capture with libbpf: make BPF=yes");
+	return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
+			  "cannot use the BPF engine: it is not built in (BPF=no)");
+}
+
+void cap_bpf_close(struct cap_bpf *b)
+{
+	(void)b;
+}
+
+const char *cap_bpf_lacks(const struct cap_bpf *b)
+{
+	(void)b;
+	return "";
+}
+
+int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err)
+{
+	(void)b, (void)event_fd, (void)cookie;
+	return sp_err_set(err, SP_ERR_UNSUPPORTED, 0, "the BPF engine is not built in");
+}
+
+uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
+{
+	(void)b, (void)cpu;
+	return 0;
+}
+
+void cap_bpf_looking(struct cap_bpf *b)
+{
+	(void)b;
+}
+
+void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
+{
+	(void)b;
+	*r = (struct cap_ring){.fd = -1};
+}
+
+#endif

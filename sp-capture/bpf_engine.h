@@ -1,0 +1,50 @@
+/* The BPF capture engine: programs on perf events put samples with the used part of the stack into
+ * one ring, whatever its depth (sp-capture/bpf/). What it gives are samples; side-band comes from
+ * perf events as with the perf engine. */
+#ifndef CAP_BPF_ENGINE_H
+#define CAP_BPF_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "ring.h"
+
+struct cap_bpf; /* opaque */
+
+struct cap_bpf_want {
+	uint32_t max_stack; /* bytes of a stack at most; 0 = all the programs can copy */
+	bool kernel_frames;
+	size_t ring_bytes; /* rounded up to a power of two of pages */
+	size_t n_cpus_avail;
+};
+
+/* Load the programs. SP_ERR_PERM, SP_ERR_UNSUPPORTED, SP_ERR_IO: not here, with the reason; cure
+ * (200 bytes): what helps, or "". */
+int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cure[200],
+		 struct sp_err *err);
+void cap_bpf_close(struct cap_bpf *b);
+
+/* What of newer kernels is missing here, for --check and -v; "" when all is there. Static. */
+const char *cap_bpf_lacks(const struct cap_bpf *b);
+
+/* Sample by a perf event that has no ring. cookie: marks this event's own samples; those of events
+ * that threads inherited from it bear 0. */
+int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err);
+
+/* Samples of the programs that found no room, on a CPU (by its number), since the start. */
+uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);
+
+/* The ring as one that the merge knows: its entries are of type PERF_RECORD_SAMPLE, their bytes
+ * struct spb_sample and lie in one piece. Valid until cap_bpf_close. r->fd (owned by the engine)
+ * is readable when the ring fills. */
+void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r);
+int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err);
+uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en);
+uint64_t cap_bpf_ring_used(const struct cap_ring *r);
+void cap_bpf_ring_release(struct cap_ring *r);
+/* The reader is about to look: the next mark wakes it again. */
+void cap_bpf_looking(struct cap_bpf *b);
+
+#endif
