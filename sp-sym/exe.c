@@ -70,13 +70,12 @@ static int answer_stdin(struct sp_symfile *s, struct sp_err *err)
 	return rc < 0 ? rc : bad;
 }
 
-int sym_exe_main(const char *file, const char *const *debug_dirs, size_t n_debug_dirs,
-		 char *const *addresses, size_t n_addresses)
+int sym_exe_main(const char *file, const struct sp_symfile_options *options, char *const *addresses,
+		 size_t n_addresses)
 {
 	struct sp_err err = {0};
 	struct sp_symfile *s = NULL;
-	struct sp_symfile_options o = {.debug_dirs = debug_dirs, .n_debug_dirs = n_debug_dirs};
-	if (sp_symfile_open(&s, file, &o, &err) < 0)
+	if (sp_symfile_open(&s, file, options, &err) < 0)
 		sp_die(&err, NULL);
 	int rc = 0;
 	if (!n_addresses)

@@ -4,9 +4,11 @@
 
 #include <stddef.h>
 
+#include "sym/symfile.h"
+
 /* Writes to standard output; addresses come from standard input when n_addresses is 0. Returns the
  * exit status. */
-int sym_exe_main(const char *file, const char *const *debug_dirs, size_t n_debug_dirs,
-		 char *const *addresses, size_t n_addresses);
+int sym_exe_main(const char *file, const struct sp_symfile_options *options, char *const *addresses,
+		 size_t n_addresses);
 
 #endif

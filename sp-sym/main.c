@@ -171,7 +171,12 @@ static struct sp_spool *open_spool(const char *path, struct out *out)
 	return spool;
 }
 
-/* From here on everything is read-only but the folder of the output. */
+static const char *cache_path(const struct view_options *opt)
+{
+	return opt->resolver.cache ? opt->cache.path : NULL;
+}
+
+/* From here on everything is read-only but the folder of the output and the cache. */
 static void enter_sandbox(const struct view_options *opt, const struct out *out)
 {
 	static bool inside;
@@ -179,9 +184,9 @@ static void enter_sandbox(const struct view_options *opt, const struct out *out)
 		return;
 	inside = true;
 	char *dir = out->tmp ? strdup(out->tmp) : NULL;
-	const char *write_dir = dir ? dirname(dir) : NULL;
+	const char *write_dirs[] = {dir ? dirname(dir) : NULL, cache_path(opt)};
 	sp_debuginfod_start(opt->debuginfod);
-	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
+	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = write_dirs, .n_write_dirs = 2});
 	free(dir);
 }
 
@@ -261,6 +266,17 @@ static int follow(const struct view_options *opt)
 	return run(opt);
 }
 
+static int name_addresses(const struct view_options *opt)
+{
+	const char *write_dir = cache_path(opt);
+	struct sp_symfile_options o = {.debug_dirs = opt->resolver.debug_dirs,
+				       .n_debug_dirs = opt->resolver.n_debug_dirs,
+				       .cache = opt->resolver.cache};
+	sp_debuginfod_start(opt->debuginfod);
+	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
+	return sym_exe_main(opt->exe, &o, opt->operands, opt->n_operands);
+}
+
 int main(int argc, char **argv)
 {
 	struct view_options opt;
@@ -271,11 +287,10 @@ int main(int argc, char **argv)
 	if (from_stdin && isatty(STDIN_FILENO))
 		sp_usage_error("name a spool, or pipe one in");
 	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
+	if (!opt.no_cache && sp_cachedir_open(&opt.cache))
+		opt.resolver.cache = &opt.cache;
 	if (opt.exe) {
-		sp_debuginfod_start(opt.debuginfod);
-		sp_sandbox_enter(&(struct sp_sandbox){0});
-		status = sym_exe_main(opt.exe, opt.resolver.debug_dirs, opt.resolver.n_debug_dirs,
-				      opt.operands, opt.n_operands);
+		status = name_addresses(&opt);
 	} else {
 		sp_stop_install(piped ? SP_STOP_PIPE : SP_STOP_FIRST);
 		clock_gettime(CLOCK_MONOTONIC, &progress_start);

@@ -42,6 +42,7 @@ enum {
 	OPT_PERF_MAPS,
 	OPT_PERF_MAP_DIR,
 	OPT_NO_DEMANGLE,
+	OPT_NO_CACHE,
 	OPT_JOBS,
 	OPT_EXE,
 };
@@ -98,6 +99,8 @@ static const struct sp_opt opts[] = {
 			   "(last) or these: PID,…"},
 	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
 	[OPT_NO_DEMANGLE] = {"no-demangle", 0, NULL, "names as the linker knows them"},
+	[OPT_NO_CACHE] = {"no-cache", 0, NULL,
+			  "do not use or keep what was found before (~/.cache/stackpulse/symbols)"},
 	[OPT_JOBS] = {"jobs", 'j', "N", "workers (default: all cores)"},
 	[OPT_EXE] = {"exe", 0, "FILE",
 		     "names for ADDRESSes of an ELF file, as addr2line -afiC prints them"},
@@ -213,6 +216,9 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 	case OPT_NO_DEMANGLE:
 		opt->resolver.no_demangle = true;
 		break;
+	case OPT_NO_CACHE:
+		opt->no_cache = true;
+		break;
 	case OPT_JOBS:
 		opt->resolver.n_workers = (unsigned)sp_arg_u64("--jobs", arg, 1, 1024);
 		break;
@@ -320,6 +326,7 @@ static void set(struct view_options *opt, int which, const char *arg)
 	case OPT_PERF_MAP_DIR:
 	case OPT_NO_INLINE:
 	case OPT_NO_DEMANGLE:
+	case OPT_NO_CACHE:
 	case OPT_JOBS:
 	case OPT_EXE:
 		set_source(opt, which, arg);
@@ -432,6 +439,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 
 void options_deinit(struct view_options *opt)
 {
+	if (opt->resolver.cache)
+		sp_cachedir_close(&opt->cache);
 	free(opt->pids.v);
 	free(opt->tids.v);
 	free(opt->perf_map_pids.v);

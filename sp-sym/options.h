@@ -8,6 +8,7 @@
 
 #include "base/moment.h"
 #include "elf/debuginfod.h"
+#include "sym/cachedir.h"
 #include "sym/resolver.h"
 
 enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
@@ -42,6 +43,8 @@ struct view_options {
 	struct view_words path_maps, debug_dirs;
 	char *spool_dir; /* owned: what resolver.spool_dir points into */
 	char *env_dirs;  /* owned: the words of STACKPULSE_DEBUG_DIRS */
+	bool no_cache;
+	struct sp_cachedir cache; /* open, unless no_cache: what resolver.cache points to */
 	struct sp_resolver_options resolver;
 	enum sp_debuginfod_mode debuginfod;
 	char **operands; /* after the input: addresses of --exe */

@@ -38,7 +38,7 @@ _sp_sym() {
 			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
 			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
 			--width= --follow --require= --path-map= --symfs= --debug-dir= --debuginfod= --perf-maps= --perf-map-dir= \
-			--no-demangle -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
+			--no-demangle --no-cache -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
 			-V --version" -- "$cur")
 		[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
 	else

@@ -7,6 +7,7 @@ TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 SP_BUILD=${SP_BUILD:-$TOP/build}
 SP_PROG=${SP_PROG:-$TOP/build/tests/prog}
 export TOP SP_BUILD SP_PROG PATH="$SP_BUILD/bin:$PATH" LC_ALL=C.UTF-8
+export XDG_CACHE_HOME=$BATS_RUN_TMPDIR/cache
 unset DEBUGINFOD_URLS STACKPULSE_DEBUG_DIRS
 
 # End the test with a text.

@@ -530,3 +530,124 @@ debuginfod_at() {
 	cmp out none
 	sym 2 --perf-maps=1,x "$HOSTILE"
 }
+
+# asked FILE [OPTION…]: the answers for the code of a program, cold or from the cache.
+asked() {
+	local file=$1
+	shift
+	# shellcheck disable=SC2046
+	sp-sym --exe "$file" "$@" $(nm --defined-only "$file" | awk '$2 ~ /[tTwW]/ { print "0x" $1 }')
+}
+
+# A cache of its own, and in it the answers for ./prog; files that were written just now are not kept.
+cached() {
+	asked ./prog >/dev/null && [ -n "$(find "$XDG_CACHE_HOME" -name '*.memo')" ]
+}
+
+@test "cache: the same answers without one, with an empty and with a full one; --no-cache keeps nothing" {
+	export XDG_CACHE_HOME=$PWD/cache
+	cp "$SP_PROG/templates" prog
+	asked ./prog --no-cache >want
+	holds "$(cat want)" "templates.cc:"
+	[ ! -e cache ] || fail "--no-cache made a folder"
+	asked ./prog >out
+	cmp out want
+	await cached
+	asked ./prog >out
+	cmp out want
+	sp-sym --exe ./prog 0x1000 0x1001 0x1002 --no-cache >want
+	sp-sym --exe ./prog 0x1000 0x1001 0x1002 >out
+	cmp out want
+	sp-sym --exe ./prog 0x1002 0x1000 0x1001 >out
+	equal "$(sort out)" "$(sort want)"
+	asked ./prog --no-cache >want
+	asked ./prog >out
+	cmp out want
+	# What asks for other names has a file of its own.
+	sp-capture -q -- ./prog 50 2>/dev/null | sp-unwind -q | sp-spool -q -o p.spool
+	for how in "" --no-inline --no-demangle; do
+		for format in folded lines text; do
+			# shellcheck disable=SC2086
+			sp-sym -q --no-cache $how -f $format p.spool >want
+			# shellcheck disable=SC2086
+			sp-sym -q $how -f $format p.spool >cold
+			# shellcheck disable=SC2086
+			sp-sym -q $how -f $format p.spool >warm
+			cmp cold want
+			cmp warm want
+		done
+	done
+	equal "$(find cache -name '*.tmp')" ""
+	equal "$(stat -c %a cache/stackpulse/symbols)" 700
+}
+
+@test "cache: what is damaged or foreign in it is passed over and made again" {
+	export XDG_CACHE_HOME=$PWD/cache
+	cp "$SP_PROG/templates" prog
+	asked ./prog --no-cache >want
+	await cached
+	file=$(find cache -name '*.memo')
+	cp "$file" whole
+	for size in 0 1 31 32 100 "$(($(stat -c %s whole) - 1))"; do
+		head -c "$size" whole >"$file"
+		asked ./prog >out
+		cmp out want
+		cmp "$file" whole
+	done
+	tr f g <whole >"$file"
+	asked ./prog >out
+	cmp out want
+	cmp "$file" whole
+	cp whole other
+	rm "$file"
+	ln -s "$PWD/other" "$file"
+	asked ./prog >out
+	cmp out want
+	[ ! -L "$file" ] || fail "the link is still there"
+	cmp "$file" whole
+	chmod 777 cache/stackpulse/symbols
+	tr f g <whole >"$file"
+	asked ./prog >out
+	cmp out want
+	cmp -s "$file" whole && fail "a folder that all may write to was used"
+	return 0
+}
+
+@test "cache: a program built anew has its own answers" {
+	export XDG_CACHE_HOME=$PWD/cache
+	cp "$SP_PROG/chain-pie" prog
+	await cached
+	cat "$SP_PROG/templates" >prog
+	asked ./prog --no-cache >want
+	asked ./prog >out
+	cmp out want
+	# The same build-id, but for the table of symbols: stripping keeps it.
+	rm -r cache
+	cp "$SP_PROG/chain-pie" prog
+	await cached
+	strip -o stripped prog
+	asked prog --no-cache | grep '^0x' >addresses
+	sp-sym --exe stripped --no-cache <addresses >want
+	cp stripped prog
+	sp-sym --exe prog <addresses >out
+	cmp out want
+}
+
+@test "cache: many at once leave a whole file" {
+	export XDG_CACHE_HOME=$PWD/cache
+	cp "$SP_PROG/templates" prog
+	asked ./prog --no-cache >want
+	await cached
+	file=$(find cache -name '*.memo')
+	cp "$file" whole
+	rm "$file"
+	for i in 1 2 3 4 5 6; do
+		asked ./prog >"out$i" &
+	done
+	wait
+	for i in 1 2 3 4 5 6; do
+		cmp "out$i" want
+	done
+	cmp "$file" whole
+	equal "$(find cache -type f | wc -l)" 1
+}

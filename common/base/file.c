@@ -104,7 +104,13 @@ int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_er
 	if (!S_ISREG(st.st_mode))
 		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot read %s: not a regular file",
 				  name);
-	struct sp_map_file out = {.size = (size_t)st.st_size, .dev = st.st_dev, .ino = st.st_ino};
+	struct sp_map_file out = {
+		.size = (size_t)st.st_size,
+		.dev = st.st_dev,
+		.ino = st.st_ino,
+		.mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+		.ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
+	};
 	if (out.size) {
 		void *p = mmap(NULL, out.size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (p == MAP_FAILED)

@@ -23,6 +23,7 @@ struct sp_map_file {
 	size_t size;
 	dev_t dev;
 	ino_t ino;
+	int64_t mtime_ns, ctime_ns;
 };
 
 int sp_map_file_open(struct sp_map_file *m, const char *path, struct sp_err *err);

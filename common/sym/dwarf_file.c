@@ -246,3 +246,23 @@ const char *sp_dwarf_problem(const struct sp_dwarf *d)
 {
 	return d->problem[0] ? d->problem : NULL;
 }
+
+static bool add_file(const struct dw_obj *o, const struct sp_elf **out, size_t *n, size_t max)
+{
+	if (o && o->owns_elf) {
+		if (*n == max)
+			return false;
+		out[(*n)++] = &o->own_elf;
+	}
+	return !o || !o->alt || add_file(o->alt, out, n, max);
+}
+
+int sp_dwarf_files(const struct sp_dwarf *d, const struct sp_elf **out, size_t max)
+{
+	size_t n = 0;
+	bool ok = !d->problem[0] && d->work_left && add_file(&d->main, out, &n, max) &&
+		  add_file(d->dwp, out, &n, max);
+	for (size_t i = 0; ok && i < d->n_dwos; i++)
+		ok = add_file(d->dwos[i], out, &n, max);
+	return ok ? (int)n : -1;
+}

@@ -38,6 +38,8 @@ struct sp_names {
 	uint64_t function_offset; /* of the address in the function */
 };
 
+struct sp_cachedir;
+
 struct sp_resolver_options {
 	const char *const *path_maps; /* "OLD=NEW" each; longest OLD first, whole components */
 	size_t n_path_maps;
@@ -58,7 +60,8 @@ struct sp_resolver_options {
 	const int64_t *perf_map_pids;
 	size_t n_perf_map_pids;
 	bool no_inline, no_demangle;
-	unsigned n_workers; /* 0 = all cores */
+	const struct sp_cachedir *cache; /* what earlier runs found; NULL = none */
+	unsigned n_workers;              /* 0 = all cores */
 	void (*progress)(void *ctx, size_t done, size_t total);
 	void *progress_ctx;
 };

@@ -8,10 +8,32 @@
 #include <sys/utsname.h>
 
 #include "base/file.h"
+#include "sym/cachedir.h"
 #include "sym/resolver_impl.h"
 
 #define OBJECT_KALLSYMS 4 /* stream.md: embedded object kinds */
 #define KALLSYMS_MAX ((size_t)256 << 20)
+
+/* The address of a symbol in the text, 0: none. */
+static uint64_t symbol_in(const char *text, size_t size, const char *name)
+{
+	char tail[40];
+	int n = snprintf(tail, sizeof tail, " T %s\n", name);
+	const char *p = n > 0 && size ? memmem(text, size, tail, (size_t)n) : NULL;
+	if (!p || p - text < 16)
+		return 0;
+	uint64_t addr = 0;
+	for (const char *c = p - 16; c < p; c++) {
+		unsigned low = (unsigned char)*c | 0x20;
+		if (low >= '0' && low <= '9')
+			addr = addr << 4 | (low - '0');
+		else if (low >= 'a' && low <= 'f')
+			addr = addr << 4 | (low - 'a' + 10);
+		else
+			return 0;
+	}
+	return addr;
+}
 
 /* Whether the text has a symbol of that name at that address. */
 static bool has_symbol(const struct sp_buf *text, const char *name, uint64_t addr)
@@ -40,11 +62,44 @@ static bool is_this_kernel(const struct sp_resolver *r, const struct sp_buf *tex
 	return false;
 }
 
+/* "kallsyms-BOOT", or nothing when the boot has no name. */
+static void copy_name(char name[64])
+{
+	struct sp_buf id = {0};
+	name[0] = 0;
+	if (sp_file_read("/proc/sys/kernel/random/boot_id", 256, &id, NULL) >= 0 && id.len > 8)
+		snprintf(name, 64, "kallsyms-%.*s", (int)(id.len < 37 ? id.len - 1 : 36),
+			 (const char *)id.data);
+	sp_buf_deinit(&id);
+}
+
+/* A copy that an earlier run made in this boot: good for the core's code, which does not move,
+ * not for modules. 1 when all that is needed is in it. */
+static int read_copy(struct sp_resolver *r, const char *name, struct sp_err *err)
+{
+	struct sp_map_file m;
+	if (!name[0] || !sp_cachedir_map(r->options.cache, name, &m))
+		return 0;
+	const struct sp_buf text = {.data = (uint8_t *)(uintptr_t)m.data, .len = m.size};
+	const char *from = (const char *)m.data;
+	uint64_t first = symbol_in(from, m.size, "_text");
+	int rc = 0;
+	if (first && is_this_kernel(r, &text))
+		rc = sp_kallsyms_add_sorted(&r->kallsyms, from, m.size, first, err);
+	sp_map_file_close(&m);
+	return rc;
+}
+
 static int read_own(struct sp_resolver *r, struct sp_err *err)
 {
 	struct sp_buf text = {0};
 	struct sp_err why;
-	int rc = sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, &why);
+	char name[64];
+	copy_name(name);
+	int rc = read_copy(r, name, err);
+	if (rc)
+		return rc < 0 ? rc : 0;
+	rc = sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, &why);
 	if (rc < 0)
 		snprintf(r->kernel_problem, sizeof r->kernel_problem, "%.199s", why.msg);
 	else if (!is_this_kernel(r, &text))
@@ -52,30 +107,14 @@ static int read_own(struct sp_resolver *r, struct sp_err *err)
 			 "no kernel symbols were recorded, and this is not the same kernel");
 	else
 		rc = sp_kallsyms_add(&r->kallsyms, (const char *)text.data, text.len, err);
+	/* Hidden addresses are not worth keeping. */
+	if (rc >= 0 && name[0] && symbol_in((const char *)text.data, text.len, "_text"))
+		sp_cachedir_write(r->options.cache, name, text.data, text.len);
 	sp_buf_deinit(&text);
 	return rc == SP_ERR_NOMEM ? rc : 0;
 }
 
-/* The address of a symbol in the text, 0: none. */
-static uint64_t symbol_in(const char *text, size_t size, const char *name)
-{
-	char tail[40];
-	int n = snprintf(tail, sizeof tail, " T %s\n", name);
-	const char *p = n > 0 && size ? memmem(text, size, tail, (size_t)n) : NULL;
-	if (!p || p - text < 16)
-		return 0;
-	uint64_t addr = 0;
-	for (const char *c = p - 16; c < p; c++) {
-		unsigned low = (unsigned char)*c | 0x20;
-		if (low >= '0' && low <= '9')
-			addr = addr << 4 | (low - '0');
-		else if (low >= 'a' && low <= 'f')
-			addr = addr << 4 | (low - 'a' + 10);
-		else
-			return 0;
-	}
-	return addr;
-}
+
 
 /* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
  * them: DIR/.build-id/xx/yyyy/kallsyms. They are of some boot; the mapping says where the code

@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "sym/demangle.h"
 #include "sym/dwarf.h"
+#include "sym/symfile_memo.h"
 #include "sym/symtab.h"
 
 struct sp_symfile {
@@ -19,6 +20,8 @@ struct sp_symfile {
 	struct sp_elf mini;
 	bool has_mini;
 	struct sp_symtab symtab;
+	bool symbols_read, symbols_problem;
+	struct sp_symfile_memo memo;
 	struct sp_dwarf *dwarf; /* owned; NULL when there is none */
 	struct sp_map64 shown;  /* address of a raw name: index in names */
 	const char **names;     /* owned array; strings in pool */
@@ -50,8 +53,12 @@ static int open_debug_file(struct sp_symfile *s, struct sp_err *err)
 	return rc < 0 ? rc : 0;
 }
 
-static int open_symbols(struct sp_symfile *s, struct sp_err *err)
+/* Not before they are needed: a cache may have all the answers. */
+static int read_symbols(struct sp_symfile *s, struct sp_err *err)
 {
+	if (s->symbols_read)
+		return 0;
+	s->symbols_read = true;
 	int rc = sp_symtab_add(&s->symtab, &s->elf, err);
 	if (rc >= 0 && s->has_debug)
 		rc = sp_symtab_add(&s->symtab, &s->debug, err);
@@ -61,6 +68,7 @@ static int open_symbols(struct sp_symfile *s, struct sp_err *err)
 		struct sp_err why;
 		rc = sp_minidebug_open(&s->mini, &s->elf, &why);
 		s->has_mini = rc > 0;
+		s->symbols_problem = rc < 0;
 		if (rc < 0 && !s->problem[0])
 			snprintf(s->problem, sizeof s->problem, "%.150s", why.msg);
 		if (s->has_mini && (rc = sp_symtab_add(&s->symtab, &s->mini, err)) < 0)
@@ -87,10 +95,15 @@ static int open_all(struct sp_symfile *s, struct sp_err *err)
 {
 	int rc = open_debug_file(s, err);
 	if (rc >= 0)
-		rc = open_symbols(s, err);
-	if (rc >= 0)
 		rc = open_dwarf(s, err);
-	if (rc >= 0 && !s->problem[0] && sp_symfile_is_empty(s))
+	if (rc < 0)
+		return rc;
+	sp_symfile_memo_open(&s->memo, s->options.cache, &s->elf, s->has_debug ? &s->debug : NULL,
+			     s->options.no_inline | s->options.no_demangle << 1);
+	if (s->memo.has_memo)
+		return 0; /* there was something to remember */
+	rc = read_symbols(s, err);
+	if (rc >= 0 && !s->problem[0] && !s->dwarf && sp_symtab_is_empty(&s->symtab))
 		snprintf(s->problem, sizeof s->problem, "no symbols");
 	return rc;
 }
@@ -161,15 +174,15 @@ bool sp_symfile_has_dwarf(const struct sp_symfile *s)
 	return s->dwarf != NULL;
 }
 
-bool sp_symfile_is_empty(const struct sp_symfile *s)
-{
-	return !s->dwarf && sp_symtab_is_empty(&s->symtab);
-}
-
 void sp_symfile_close(struct sp_symfile *s)
 {
 	if (!s)
 		return;
+	/* What the symbol tables could not tell may be told another time. */
+	bool lasts = s->dwarf || !sp_symtab_is_empty(&s->symtab);
+	if (s->symbols_read && !s->symbols_problem && lasts)
+		sp_symfile_memo_save(&s->memo, &s->elf, s->has_debug ? &s->debug : NULL, s->dwarf);
+	sp_symfile_memo_deinit(&s->memo);
 	sp_dwarf_close(s->dwarf);
 	sp_symtab_deinit(&s->symtab);
 	if (s->has_mini)
@@ -230,8 +243,22 @@ static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct 
 	return l ? level_name(s, l) : NULL;
 }
 
-int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
-		      uint64_t *func_start, struct sp_err *err)
+/* A cached answer's levels, which the next question overwrites, kept. */
+static int from_memo(struct sp_symfile *s, const struct sp_memo_answer *a,
+		     const struct sp_name **out, uint64_t *func_start, struct sp_err *err)
+{
+	size_t size = a->n_levels * sizeof *a->levels;
+	struct sp_name *levels = sp_arena_take(&s->answers, size, _Alignof(struct sp_name));
+	if (!levels)
+		return sp_err_nomem(err);
+	memcpy(levels, a->levels, size);
+	*out = levels;
+	*func_start = a->func_start;
+	return (int)a->n_levels;
+}
+
+static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
+	       uint64_t *func_start, struct sp_err *err)
 {
 	const struct sp_dwarf_level *from = NULL;
 	int n = 0;
@@ -258,6 +285,26 @@ int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name 
 	*out = levels;
 	*func_start = start;
 	return (int)n_levels;
+}
+
+int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
+		      uint64_t *func_start, struct sp_err *err)
+{
+	struct sp_memo_answer known;
+	if (sp_symfile_memo_find(&s->memo, svma, &known))
+		return known.n_levels ? from_memo(s, &known, out, func_start, err) : 0;
+	int rc = read_symbols(s, err);
+	if (rc >= 0)
+		rc = ask(s, svma, out, func_start, err);
+	if (rc < 0)
+		return rc;
+	known = (struct sp_memo_answer){.svma = svma, .n_levels = (uint32_t)rc};
+	if (rc) {
+		known.levels = *out;
+		known.func_start = *func_start;
+	}
+	sp_symfile_memo_add(&s->memo, &known);
+	return rc;
 }
 
 const char *sp_symfile_problem(const struct sp_symfile *s)

@@ -3,6 +3,7 @@
 #ifndef SP_SYM_SYMFILE_H
 #define SP_SYM_SYMFILE_H
 
+#include "sym/cachedir.h"
 #include "sym/resolver.h"
 
 struct sp_symfile;
@@ -12,6 +13,7 @@ struct sp_symfile_options {
 		*debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
 	size_t n_debug_dirs;
 	bool no_inline, no_demangle;
+	const struct sp_cachedir *cache; /* answers of earlier runs; or NULL */
 };
 
 /* path: for messages and for searching beside it. The file must stay what it was at open. */
@@ -25,9 +27,8 @@ int sp_symfile_open_elf(struct sp_symfile **out, struct sp_elf *elf, const char 
 			const struct sp_symfile_options *options, struct sp_err *err);
 void sp_symfile_close(struct sp_symfile *s);
 
-/* Whether it has DWARF, its own or a debug file's; whether it has anything at all. */
+/* Whether it has DWARF, its own or a debug file's. */
 bool sp_symfile_has_dwarf(const struct sp_symfile *s);
-bool sp_symfile_is_empty(const struct sp_symfile *s);
 
 const struct sp_elf *sp_symfile_elf(const struct sp_symfile *s);
 
