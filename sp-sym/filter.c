@@ -79,7 +79,7 @@ static bool frame_shown(const struct view *v, const struct view_frame *f)
 	if (o->kernel_only && f->f.mode != SP_FRAME_KERNEL)
 		return false;
 	const struct view_func *func = &v->funcs[v->levels[f->level_at + f->n_levels - 1].func];
-	return !(o->hide_runtime && func->flags & SP_NAME_HIDDEN_DEFAULT);
+	return !(o->hide_runtime && func->flags & SP_FLAG_HIDDEN_DEFAULT);
 }
 
 /* Which frames satisfy --module, and which --function: bits 1 and 2. */

@@ -88,7 +88,7 @@ static enum view_kind kind_of(const struct view_frame *frame, const struct sp_na
 		return VIEW_KERNEL;
 	if (names->flags & SP_NAME_PYTHON)
 		return VIEW_PYTHON;
-	if (names->flags & SP_NAME_JIT || names->origin == SP_ORIGIN_PERF_MAP)
+	if (names->flags & SP_FLAG_JIT || names->origin == SP_ORIGIN_PERF_MAP)
 		return VIEW_JIT;
 	return names->origin == SP_ORIGIN_ADDRESS ? VIEW_ADDRESS : VIEW_NATIVE;
 }

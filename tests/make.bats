@@ -125,7 +125,7 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	export PKG_CONFIG_PATH=$PWD/root/opt/sp/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/root
 	export LD_LIBRARY_PATH=$PWD/root/opt/sp/lib
 	local name
-	for name in samples replay histogram tail; do
+	for name in samples replay histogram tail names plugin; do
 		# shellcheck disable=SC2046 # flags
 		gcc -std=gnu11 -Wall -Wextra -Werror -o "$name" "$TOP/tests/examples/$name.c" \
 			$(pkg-config --cflags --libs stackpulse)
@@ -141,6 +141,15 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 		gsub(/ [0-9a-f]+ \/opt/, " /opt", key); n[key]++ } END { for (k in n) print n[k] }' | sort -rn | head -10 >want
 	./histogram p.spool | awk '{ print $1 }' >got
 	diff want got
+	# Names: what sp-sym says, without its marks of the kinds.
+	sp-capture -q -- "$SP_PROG/chain-pie" 300 | sp-unwind -q | sp-spool -q -o n.spool
+	./names n.spool | sort | uniq -c | awk '{ n = $1; $1 = ""; print substr($0, 2) " " n }' | LC_ALL=C sort >got
+	sp-sym -q --format=folded --group=none n.spool | sed -E 's/_\[[ikj]\]//g' | LC_ALL=C sort >want
+	diff want got
+	grep -q ';main;.*work' got || grep -q ';main;' got || fail "no names: $(head -n 3 got)"
+	./plugin n.spool >out
+	holds "$(cat out)" " addresses asked, "
+	awk '{ exit !($1 > 1 && $3 > 3 && $6 > 0 && $8 > 0 && $6 <= $3) }' out || fail "$(cat out)"
 	# Live: the example starts on what is there and ends with the writer.
 	mkfifo ff
 	"$SP_PROG/stream" samples=3000 hz=300 pace=1 >ff 3>&- &

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 int sp_verbosity;
 bool sp_stats_json;
 static const char *tool = "stackpulse";
@@ -68,6 +70,7 @@ void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
 	cli->at = 1;
 	cli->cluster = 0;
 	cli->n_operands = 0;
+	sp_map_guard();
 	/* A message is one write even when several stages share the terminal. */
 	static char buffer[4096];
 	setvbuf(stderr, buffer, _IOLBF, sizeof buffer);

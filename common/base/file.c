@@ -30,9 +30,13 @@ int sp_file_open(const char *path, int flags, struct sp_err *err)
 	return fd;
 }
 
+/* Set by sp_map_guard, before there are threads: a library has no say in its program's signals. */
+static bool may_guard;
+
 /* The maps that the SIGBUS handler may repair. Slots are claimed and freed with atomics because
  * the handler reads them at any instant. */
 #define N_GUARDS 16384
+#define READ_MAX ((size_t)8 << 30)
 static struct guard {
 	_Atomic uintptr_t start;
 	_Atomic size_t size;
@@ -96,6 +100,61 @@ static void guard_drop(const void *start)
 	pthread_mutex_unlock(&guard_lock);
 }
 
+void sp_map_guard(void)
+{
+	may_guard = true;
+}
+
+/* The file's bytes in memory of our own: holes stay unread, and what it lost meanwhile is zero. */
+static void *read_whole(int fd, size_t size, const char *name, struct sp_err *err)
+{
+	void *p = size <= READ_MAX ? mmap(NULL, size, PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+				   : MAP_FAILED;
+	if (p == MAP_FAILED) {
+		sp_err_set(err, SP_ERR_LIMIT, 0, "cannot read %s: %zu bytes", name, size);
+		return NULL;
+	}
+	for (off_t at = 0, end; (size_t)at < size; at = end) {
+		off_t data = lseek(fd, at, SEEK_DATA);
+		if (data < 0 && errno == ENXIO)
+			break; /* only a hole is left */
+		at = data < 0 ? at : data;
+		end = data < 0 ? (off_t)size : lseek(fd, at, SEEK_HOLE);
+		end = end < 0 || (size_t)end > size ? (off_t)size : end;
+		while (at < end) {
+			ssize_t n = pread(fd, (uint8_t *)p + at, (size_t)(end - at), at);
+			if (n < 0 && errno == EINTR)
+				continue;
+			if (n < 0) {
+				sp_err_errno(err, "cannot read %s", name);
+				munmap(p, size);
+				return NULL;
+			}
+			if (n == 0)
+				return p;
+			at += n;
+		}
+	}
+	return p;
+}
+
+static void *map_whole(int fd, size_t size, const char *name, struct sp_err *err)
+{
+	void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (p == MAP_FAILED) {
+		sp_err_errno(err, "cannot map %s", name);
+		return NULL;
+	}
+	if (!guard_add(p, size)) {
+		munmap(p, size);
+		sp_err_set(err, SP_ERR_LIMIT, 0, "cannot map %s: %d files are mapped", name,
+			   N_GUARDS);
+		return NULL;
+	}
+	return p;
+}
+
 int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_err *err)
 {
 	struct stat st;
@@ -112,15 +171,14 @@ int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_er
 		.ctime_ns = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec,
 	};
 	if (out.size) {
-		void *p = mmap(NULL, out.size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (p == MAP_FAILED)
-			return sp_err_errno(err, "cannot map %s", name);
-		if (!guard_add(p, out.size)) {
-			munmap(p, out.size);
-			return sp_err_set(err, SP_ERR_LIMIT, 0, "cannot map %s: %d files are mapped",
-					  name, N_GUARDS);
+		struct sp_err why = {.code = SP_ERR_IO};
+		out.data = may_guard ? map_whole(fd, out.size, name, &why)
+				     : read_whole(fd, out.size, name, &why);
+		if (!out.data) {
+			if (err)
+				*err = why;
+			return why.code;
 		}
-		out.data = p;
 	}
 	*m = out;
 	return 0;
@@ -139,7 +197,8 @@ int sp_map_file_open(struct sp_map_file *m, const char *path, struct sp_err *err
 void sp_map_file_close(struct sp_map_file *m)
 {
 	if (m->data) {
-		guard_drop(m->data);
+		if (may_guard)
+			guard_drop(m->data);
 		munmap((void *)(uintptr_t)m->data, m->size);
 	}
 	*m = (struct sp_map_file){0};

@@ -16,8 +16,9 @@
 #define SP_OPEN_NOFOLLOW 1
 int sp_file_open(const char *path, int flags, struct sp_err *err);
 
-/* A read-only map of a whole file. Bytes that the file loses while it is mapped read as zero
- * instead of raising SIGBUS (the first map installs the handler that does this). */
+/* A whole file, read-only. Tools map it: bytes that it loses while it is mapped read as zero instead
+ * of raising SIGBUS (the first map installs the handler that does this). A library, whose program
+ * owns the signals, has a copy in memory. */
 struct sp_map_file {
 	const uint8_t *data; /* NULL when size is 0 */
 	size_t size;
@@ -26,6 +27,8 @@ struct sp_map_file {
 	int64_t mtime_ns, ctime_ns;
 };
 
+/* Once, before the first file and before threads: files may be mapped. sp_cli_init does. */
+void sp_map_guard(void);
 int sp_map_file_open(struct sp_map_file *m, const char *path, struct sp_err *err);
 int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_err *err);
 void sp_map_file_close(struct sp_map_file *m);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -95,11 +96,14 @@ static bool same_build_id(const struct sp_build_id *recorded, const struct sp_bu
 	return true;
 }
 
-/* Device and inode that the kernel shows for our own map of a file. */
-static bool own_map_identity(const void *data, uint32_t *maj, uint32_t *min, uint64_t *ino)
+/* Device and inode that the kernel shows for a map of a file: one of our own, never touched. */
+static bool own_map_identity(int fd, uint32_t *maj, uint32_t *min, uint64_t *ino)
 {
 	struct sp_buf b = {0};
 	bool found = false;
+	void *data = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (data == MAP_FAILED)
+		return false;
 	if (sp_file_read("/proc/self/maps", 64u << 20, &b, NULL) >= 0) {
 		sp_buf_u8(&b, 0);
 		char want[32];
@@ -116,10 +120,11 @@ static bool own_map_identity(const void *data, uint32_t *maj, uint32_t *min, uin
 		}
 	}
 	sp_buf_deinit(&b);
+	munmap(data, 1);
 	return found;
 }
 
-static bool same_inode(const struct sp_file_query *q, const struct stat *st, const void *data,
+static bool same_inode(const struct sp_file_query *q, const struct stat *st, int fd,
 		       enum trust trust)
 {
 	bool has_dev = q->maj || q->min;
@@ -128,7 +133,7 @@ static bool same_inode(const struct sp_file_query *q, const struct stat *st, con
 		return true;
 	uint32_t maj, min;
 	uint64_t ino;
-	return own_map_identity(data, &maj, &min, &ino) && ino == q->ino &&
+	return own_map_identity(fd, &maj, &min, &ino) && ino == q->ino &&
 	       (!has_dev || (maj == q->maj && min == q->min));
 }
 
@@ -175,8 +180,8 @@ static int parse(struct sp_elf *e, struct sp_map_file *map, const struct sp_file
 }
 
 /* Is the open file the recorded one? Fills s->best and s->why. */
-static void judge(struct search *s, struct sp_elf *e, const struct stat *st, const char *path,
-		  enum trust trust)
+static void judge(struct search *s, struct sp_elf *e, const struct stat *st, int fd,
+		  const char *path, enum trust trust)
 {
 	const struct sp_file_query *q = s->q;
 	if (q->build_id.len) {
@@ -188,7 +193,7 @@ static void judge(struct search *s, struct sp_elf *e, const struct stat *st, con
 			verdict(s, SP_FOUND_OTHER, "%s has %s%.16s", path,
 				*hex ? "another build-id: " : "no build-id", hex);
 	} else if (q->ino && trust != TRUST_CHOICE) {
-		if (same_inode(q, st, e->map.data, trust))
+		if (same_inode(q, st, fd, trust))
 			verdict(s, SP_FOUND, "%s", "");
 		else
 			verdict(s, SP_FOUND_OTHER,
@@ -224,19 +229,21 @@ static int try_file(struct search *s, const char *path, enum trust trust, struct
 	struct sp_map_file map;
 	int rc = fstat(fd, &st) < 0 ? sp_err_errno(&why, "cannot stat %s", path)
 				    : sp_map_file_fd(&map, fd, path, &why);
-	close(fd);
 	if (rc < 0) {
+		close(fd);
 		verdict(s, SP_FOUND_NOTHING, "%s", why.msg);
-		return 0;
+		return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0;
 	}
 	struct sp_elf e;
 	rc = parse(&e, &map, s->q, path, &why);
 	sp_map_file_close(&map);
+	if (rc >= 0)
+		judge(s, &e, &st, fd, path, trust);
+	close(fd);
 	if (rc < 0) {
 		verdict(s, SP_FOUND_NOTHING, "%s: %s", path, why.msg);
 		return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0;
 	}
-	judge(s, &e, &st, path, trust);
 	if (!is_found(s)) {
 		sp_elf_close(&e);
 		return 0;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 struct line {
 	uint64_t addr;
 	const char *name, *module;
@@ -21,9 +23,15 @@ int sp_kallsyms_init(struct sp_kallsyms *k, const uint64_t *needed, size_t n, st
 	return 0;
 }
 
+void sp_kallsyms_init_all(struct sp_kallsyms *k)
+{
+	*k = (struct sp_kallsyms){.all = true};
+}
+
 void sp_kallsyms_deinit(struct sp_kallsyms *k)
 {
 	free(k->near);
+	free(k->starts);
 	sp_strpool_deinit(&k->pool);
 	*k = (struct sp_kallsyms){0};
 }
@@ -165,37 +173,106 @@ static bool has_text_start(const char *text, size_t size)
 	return memmem(text, size, " _text\n", 7) || memmem(text, size, " _stext\n", 8);
 }
 
-static int add(struct sp_kallsyms *k, const char *text, size_t size, bool core_only, uint64_t delta,
-	       struct sp_err *err)
+/* The symbols of a text, one after the other. */
+struct walk {
+	const char *p, *end;
+	bool in_core, core_only;
+	uint64_t delta;
+};
+
+static struct walk walk(const char *text, size_t size, bool core_only, uint64_t delta)
 {
-	const char *end = size ? text + size : text;
-	bool in_core = !size || !has_text_start(text, size);
+	return (struct walk){.p = text,
+			     .end = size ? text + size : text,
+			     .in_core = !size || !has_text_start(text, size),
+			     .core_only = core_only,
+			     .delta = delta};
+}
+
+static bool walk_next(struct walk *w, struct line *l)
+{
+	while (w->p < w->end) {
+		const char *p = w->p, *eol = memchr(p, '\n', (size_t)(w->end - p));
+		w->p = eol ? eol + 1 : w->end;
+		if (!parse_line(p, eol ? eol : w->end, l) || !l->addr || is_local_label(l))
+			continue;
+		w->in_core |= is_name(l, "_text") || is_name(l, "_stext");
+		if (l->module ? w->core_only : !w->in_core)
+			continue;
+		l->addr += w->delta;
+		return true;
+	}
+	return false;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* What is asked for is each symbol's own start: those that are known already, and the text's. */
+static int widen(struct sp_kallsyms *k, struct walk w, struct sp_err *err)
+{
+	size_t n = 0, cap = 0;
+	uint64_t *starts = NULL;
+	struct line l;
+	bool ok = true;
+	for (size_t i = 0; ok && i < k->n; i++) {
+		ok = sp_grow(&starts, &cap, n + 1, sizeof *starts);
+		if (ok)
+			starts[n++] = k->needed[i];
+	}
+	while (ok && walk_next(&w, &l)) {
+		ok = sp_grow(&starts, &cap, n + 1, sizeof *starts);
+		if (ok)
+			starts[n++] = l.addr;
+	}
+	if (n)
+		qsort(starts, n, sizeof *starts, by_address);
+	size_t kept = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!kept || starts[kept - 1] != starts[i])
+			starts[kept++] = starts[i];
+	struct sp_kallsyms_near *near = ok ? calloc(kept + 1, sizeof *near) : NULL;
+	if (!near) {
+		free(starts);
+		return sp_err_nomem(err);
+	}
+	for (size_t i = 0, old = 0; i < kept; i++) {
+		near[i].above = UINT64_MAX;
+		if (old < k->n && k->needed[old] == starts[i])
+			near[i] = k->near[old++];
+	}
+	free(k->near);
+	free(k->starts);
+	k->near = near;
+	k->needed = k->starts = starts;
+	k->n = kept;
+	return 0;
+}
+
+static int add(struct sp_kallsyms *k, struct walk w, struct sp_err *err)
+{
+	struct line l;
 	size_t last = 0;
-	for (const char *p = text, *next; p < end; p = next) {
-		const char *eol = memchr(p, '\n', (size_t)(end - p));
-		next = eol ? eol + 1 : end;
-		struct line l;
-		if (!parse_line(p, eol ? eol : end, &l) || !l.addr || is_local_label(&l))
-			continue;
-		in_core |= is_name(&l, "_text") || is_name(&l, "_stext");
-		if (l.module ? core_only : !in_core)
-			continue;
-		l.addr += delta;
+	int rc = k->all ? widen(k, w, err) : 0;
+	while (rc >= 0 && walk_next(&w, &l)) {
 		k->n_symbols++;
 		take(k, &l, &last);
 	}
-	return sweep(k, err);
+	return rc < 0 ? rc : sweep(k, err);
 }
 
 int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err)
 {
-	return add(k, text, size, false, 0, err);
+	return add(k, walk(text, size, false, 0), err);
 }
 
 int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, uint64_t delta,
 			 struct sp_err *err)
 {
-	return add(k, text, size, true, delta, err);
+	return add(k, walk(text, size, true, delta), err);
 }
 
 #define NEAR_LINES 4096 /* that may lie between two symbols that count */
@@ -262,7 +339,7 @@ int sp_kallsyms_add_sorted(struct sp_kallsyms *k, const char *text, size_t size,
 	struct sp_kallsyms_near *near = calloc(k->n + 1, sizeof *near);
 	if (!near)
 		return sp_err_nomem(err);
-	bool ok = size && k->n && k->needed[0] >= first;
+	bool ok = size && !k->all && k->n && k->needed[0] >= first;
 	for (size_t i = 0; ok && i < k->n; i++)
 		ok = find_near(&near[i], text, text + size, k->needed[i], first);
 	for (size_t i = 0; ok && i < k->n; i++) {
@@ -285,7 +362,9 @@ int sp_kallsyms_add_sorted(struct sp_kallsyms *k, const char *text, size_t size,
 bool sp_kallsyms_find(const struct sp_kallsyms *k, uint64_t addr, struct sp_kernel_symbol *out)
 {
 	size_t i = first_from(k, addr);
-	if (i == k->n || k->needed[i] != addr || !k->near[i].name)
+	if (k->all && (i == k->n || k->needed[i] != addr) && i-- == 0)
+		return false;
+	if (i == k->n || (!k->all && k->needed[i] != addr) || !k->near[i].name)
 		return false;
 	const struct sp_kallsyms_near *near = &k->near[i];
 	if (near->above == UINT64_MAX && addr - near->start >= SP_KALLSYMS_REACH)

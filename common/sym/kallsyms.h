@@ -18,6 +18,8 @@
 struct sp_kallsyms {
 	const uint64_t *needed; /* borrowed: sorted, distinct */
 	size_t n;
+	bool all;         /* needed are where all symbols begin: */
+	uint64_t *starts; /* owned, or NULL */
 	struct sp_kallsyms_near {
 		uint64_t start,
 			above; /* of the symbol below, and of the one above; 0, UINT64_MAX */
@@ -30,6 +32,8 @@ struct sp_kallsyms {
 
 /* needed must outlive k. */
 int sp_kallsyms_init(struct sp_kallsyms *k, const uint64_t *needed, size_t n, struct sp_err *err);
+/* All symbols, for addresses that are not known yet. */
+void sp_kallsyms_init_all(struct sp_kallsyms *k);
 void sp_kallsyms_deinit(struct sp_kallsyms *k);
 /* May be called for several texts: all of their symbols count. */
 int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct sp_err *err);
@@ -49,7 +53,7 @@ struct sp_kernel_symbol {
 	const char *name, *module; /* module without brackets, or NULL; valid until deinit */
 	uint64_t start;
 };
-/* For one of the needed addresses. */
+/* For one of the needed addresses; where there are all symbols, for any. */
 bool sp_kallsyms_find(const struct sp_kallsyms *k, uint64_t addr, struct sp_kernel_symbol *out);
 
 #endif

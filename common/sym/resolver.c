@@ -20,9 +20,12 @@ enum kind { KIND_TRUNCATED, KIND_KERNEL, KIND_FILE, KIND_JIT };
 
 static void compare_boots(struct sp_resolver *r)
 {
-	const struct sp_spool_info *info = sp_spool_info(r->spool);
+	const struct sp_spool_info *info = res_info(r);
 	struct utsname u;
-	r->same_host = info->hostname && uname(&u) == 0 && !strcmp(u.nodename, info->hostname);
+	if (info->hostname && *info->hostname)
+		r->same_host = uname(&u) == 0 && !strcmp(u.nodename, info->hostname);
+	else
+		r->same_host = !r->spool; /* a list that says nothing is of here */
 	struct sp_buf b = {0};
 	if (info->boot_id && *info->boot_id) {
 		r->boot = BOOT_OTHER;
@@ -37,14 +40,14 @@ static void compare_boots(struct sp_resolver *r)
 }
 
 /* Memory of which a process's own code is made: what has these names is no file. */
-static bool is_code_memory(const char *path)
+bool res_is_code_memory(const struct sp_spool_module *m)
 {
 	static const char *const prefixes[] = {"//anon",    "[anon",          "[heap]", "[stack",
 					       "/dev/zero", "/anon_hugepage", "/SYSV"};
-	if (!path || !*path)
+	if (m->is_anon || !m->path || !*m->path)
 		return true;
 	for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-		if (!strncmp(path, prefixes[i], strlen(prefixes[i])))
+		if (!strncmp(m->path, prefixes[i], strlen(prefixes[i])))
 			return true;
 	return false;
 }
@@ -59,14 +62,8 @@ static const char *shown_base(struct sp_resolver *r, const struct sp_spool_modul
 {
 	if (m->is_kernel)
 		return "[kernel]";
-	if (!m->path || !*m->path || !strncmp(m->path, "//anon", 6))
-		return "[anon]";
 	size_t len;
-	const char *base = res_base_name(m->path, &len);
-	if (is_memfd(m->path)) {
-		base = m->path + 1;
-		len = strcspn(base, " ");
-	}
+	const char *base = sp_path_to_name(m->path, &len);
 	struct sp_buf b = {0};
 	sp_utf8_clean(&b, base, len);
 	const char *out = b.failed ? NULL : sp_strpool_add(&r->names, (const char *)b.data, b.len);
@@ -74,68 +71,98 @@ static const char *shown_base(struct sp_resolver *r, const struct sp_spool_modul
 	return out;
 }
 
-static bool add_files(struct sp_resolver *r)
+static struct res_file *new_file(struct sp_resolver *r, const struct sp_spool_module *m)
 {
-	size_t n = sp_spool_n_modules(r->spool);
-	struct sp_map64 by_number = {0};
-	r->file_of = calloc(n + 1, sizeof *r->file_of);
-	bool ok = r->file_of != NULL;
-	for (uint32_t i = 0; ok && i < n; i++) {
-		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
-		uint32_t at = sp_map64_get(&by_number, m->file);
-		if (at == SP_NOT_FOUND) {
-			struct res_file *f = SP_PUSH(&r->files, &r->n_files, &r->files_cap);
-			at = (uint32_t)r->n_files - 1;
-			ok = f && sp_map64_put(&by_number, m->file, at);
-			if (f) {
-				f->module = i;
-				f->base = shown_base(r, m);
-				f->is_python = m->path && sp_is_python_module(m->path);
-				ok = ok && f->base;
-			}
-		}
-		r->file_of[i] = at;
+	struct res_file *f = SP_PUSH(&r->files, &r->n_files, &r->files_cap);
+	if (!f || !sp_map64_put(&r->file_by_number, m->file, (uint32_t)r->n_files - 1))
+		return NULL;
+	f->module = m->id;
+	f->base = shown_base(r, m);
+	f->is_python = sp_is_python_module(m->path);
+	return f->base ? f : NULL;
+}
+
+/* The files of the modules that are new. */
+static int add_files(struct sp_resolver *r, struct sp_err *err)
+{
+	size_t n = res_n_modules(r);
+	if (!sp_grow(&r->file_of, &r->file_of_cap, n + 1, sizeof *r->file_of))
+		return sp_err_nomem(err);
+	for (; r->n_file_of < n; r->n_file_of++) {
+		const struct sp_spool_module *m = res_module(r, (uint32_t)r->n_file_of);
+		uint32_t at = sp_map64_get(&r->file_by_number, m->file);
+		if (at == SP_NOT_FOUND && !new_file(r, m))
+			return sp_err_nomem(err);
+		r->file_of[r->n_file_of] =
+			at == SP_NOT_FOUND ? (uint32_t)r->n_files - 1 : at;
 	}
-	sp_map64_deinit(&by_number);
-	return ok;
+	return 0;
+}
+
+static struct sp_resolver *make(struct sp_spool *spool, const struct sp_resolver_options *options)
+{
+	struct sp_resolver *r = calloc(1, sizeof *r);
+	if (!r)
+		return NULL;
+	r->spool = spool;
+	if (options)
+		r->options = *options;
+	return r;
+}
+
+/* Hands r over, or frees it. */
+static int finish_new(struct sp_resolver **out, struct sp_resolver *r, int rc, struct sp_err *err)
+{
+	if (rc >= 0) {
+		compare_boots(r);
+		rc = add_files(r, err);
+	}
+	if (rc < 0) {
+		sp_resolver_free(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
 }
 
 int sp_resolver_new(struct sp_resolver **out, struct sp_spool *spool,
 		    const struct sp_resolver_options *options, struct sp_err *err)
 {
-	struct sp_resolver *r = calloc(1, sizeof *r);
+	struct sp_resolver *r = make(spool, options);
+	return r ? finish_new(out, r, 0, err) : sp_err_nomem(err);
+}
+
+int sp_resolver_new_modules(struct sp_resolver **out, const struct sp_spool_module *modules,
+			    size_t n, const struct sp_spool_info *info,
+			    const struct sp_resolver_options *options, struct sp_err *err)
+{
+	struct sp_resolver *r = make(NULL, options);
 	if (!r)
 		return sp_err_nomem(err);
-	r->spool = spool;
-	if (options)
-		r->options = *options;
-	compare_boots(r);
-	if (!add_files(r)) {
-		sp_resolver_free(r);
-		return sp_err_nomem(err);
-	}
-	*out = r;
-	return 0;
+	return finish_new(out, r, res_list_init(r, modules, n, info, err), err);
 }
 
 void sp_resolver_free(struct sp_resolver *r)
 {
 	if (!r)
 		return;
+	res_native_deinit(r);
 	for (size_t i = 0; i < r->n_files; i++)
 		sp_symfile_close(r->files[i].symfile);
 	free(r->files);
 	free(r->file_of);
-	for (size_t i = 0; i < r->n_jits; i++) {
-		sp_jitmap_deinit(&r->jits[i]->map);
-		free(r->jits[i]);
-	}
+	sp_map64_deinit(&r->file_by_number);
+	res_jit_refresh(r);
 	free(r->jits);
 	sp_map64_deinit(&r->jit_of);
 	sp_kallsyms_deinit(&r->kallsyms);
+	free(r->kernel_addresses);
 	free(r->asks);
 	sp_map64_deinit(&r->known);
 	free(r->results);
+	free(r->stale);
+	res_frames_deinit(r);
+	res_list_deinit(r);
 	sp_arena_deinit(&r->memory);
 	sp_strpool_deinit(&r->names);
 	sp_map64_deinit(&r->seen);
@@ -147,7 +174,7 @@ void sp_resolver_free(struct sp_resolver *r)
 static const struct sp_spool_module *module_of(const struct sp_resolver *r,
 					       const struct sp_spool_frame *f)
 {
-	return f->module < sp_spool_n_modules(r->spool) ? sp_spool_module(r->spool, f->module)
+	return f->module < res_n_modules(r) ? res_module(r, f->module)
 							: NULL;
 }
 
@@ -158,7 +185,7 @@ static enum kind kind_of(const struct sp_resolver *r, const struct sp_spool_fram
 	if (f->mode == SP_FRAME_KERNEL)
 		return KIND_KERNEL;
 	const struct sp_spool_module *m = module_of(r, f);
-	return m && !m->is_anon && !is_code_memory(m->path) ? KIND_FILE : KIND_JIT;
+	return m && !res_is_code_memory(m) ? KIND_FILE : KIND_JIT;
 }
 
 /* Files are the same for all processes; code made at run time is each process's own. */
@@ -170,7 +197,13 @@ static uint64_t key_of(const struct sp_resolver *r, int32_t pid, const struct sp
 	return (own ? (uint64_t)(uint32_t)pid << 32 : 0) | f->frame_id;
 }
 
-/* The resolver's own copy of a string of a symfile, found again by its address. */
+/* The resolver's own copy of a string that may go away. */
+static const char *copy(struct sp_resolver *r, const char *s)
+{
+	return sp_strpool_add(&r->names, s, strlen(s));
+}
+
+/* The resolver's own copy of a string of a symfile, which stays: found again by its address. */
 static const char *intern(struct sp_resolver *r, const char *s)
 {
 	uint32_t at = sp_map64_get(&r->seen, (uintptr_t)s);
@@ -225,10 +258,10 @@ static const char *address_text(struct sp_resolver *r, const char *module, uint6
 static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_found *found,
 				  uint64_t avma, const char *module)
 {
-	struct sp_names *names = one_name(r, intern(r, found->name), module, SP_ORIGIN_PERF_MAP);
+	struct sp_names *names = one_name(r, copy(r, found->name), module, SP_ORIGIN_PERF_MAP);
 	if (!names)
 		return NULL;
-	names->flags = SP_NAME_JIT;
+	names->flags = SP_FLAG_JIT;
 	names->function_offset = avma - found->start;
 	struct sp_name level = names->levels[0];
 	const char *function, *file;
@@ -240,7 +273,7 @@ static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_fou
 		if (!level.function)
 			return NULL;
 	} else if (found->file && *found->file) {
-		level.file = intern(r, found->file);
+		level.file = copy(r, found->file);
 		level.line = found->line;
 	}
 	struct sp_name *own = sp_arena_take(&r->memory, sizeof *own, _Alignof(struct sp_name));
@@ -263,14 +296,16 @@ static int find_jit(struct sp_resolver *r, int32_t pid, const struct sp_spool_fr
 	return *out ? 1 : sp_err_nomem(err);
 }
 
-static int finish_kernel(struct sp_resolver *r, const struct sp_spool_frame *f,
+static int finish_kernel(struct sp_resolver *r, const struct sp_spool_frame *f, bool again,
 			 struct sp_names **out, struct sp_err *err)
 {
 	struct sp_kernel_symbol symbol;
-	int rc = res_kernel_read(r, err);
+	int rc = res_kernel_find(r, f->abs_ip, &symbol, err);
 	if (rc < 0)
 		return rc;
-	if (!sp_kallsyms_find(&r->kallsyms, f->abs_ip, &symbol)) {
+	if (rc == 0 && again)
+		return 0;
+	if (rc == 0) {
 		*out = one_name(r, address_text(r, "kernel", f->abs_ip), "[kernel]",
 				SP_ORIGIN_ADDRESS);
 		return *out ? 0 : sp_err_nomem(err);
@@ -283,7 +318,7 @@ static int finish_kernel(struct sp_resolver *r, const struct sp_spool_frame *f,
 					: sp_strpool_add(&r->names, (const char *)r->text.data,
 							 r->text.len);
 	}
-	*out = one_name(r, intern(r, symbol.name), module, SP_ORIGIN_KERNEL);
+	*out = one_name(r, copy(r, symbol.name), module, SP_ORIGIN_KERNEL);
 	if (!*out)
 		return sp_err_nomem(err);
 	(*out)->function_offset = f->abs_ip - symbol.start;
@@ -291,8 +326,8 @@ static int finish_kernel(struct sp_resolver *r, const struct sp_spool_frame *f,
 }
 
 /* From the symfile's answer, whose strings are the symfile's. */
-static int finish_file(struct sp_resolver *r, const struct res_ask *a, struct sp_names **out,
-		       struct sp_err *err)
+static int finish_file(struct sp_resolver *r, const struct res_ask *a, bool again,
+		       struct sp_names **out, struct sp_err *err)
 {
 	const struct res_file *f = &r->files[a->file];
 	const struct sp_spool_module *m = module_of(r, &a->frame);
@@ -302,6 +337,8 @@ static int finish_file(struct sp_resolver *r, const struct res_ask *a, struct sp
 		if (rc != 0)
 			return rc;
 	}
+	if (!named && again)
+		return 0;
 	size_t n = a->n_levels ? a->n_levels : 1;
 	struct sp_name *levels;
 	struct sp_names *names = new_names(r, n, &levels);
@@ -325,35 +362,45 @@ static int finish_file(struct sp_resolver *r, const struct res_ask *a, struct sp
 	names->module = f->base;
 	names->origin = named ? SP_ORIGIN_ELF : SP_ORIGIN_ADDRESS;
 	names->function_offset = named ? a->func_offset : 0;
-	names->flags = f->is_python ? SP_NAME_PYTHON_RUNTIME | SP_NAME_HIDDEN_DEFAULT : 0;
+	names->flags = f->is_python ? SP_FLAG_PYTHON_RUNTIME | SP_FLAG_HIDDEN_DEFAULT : 0;
 	*out = names;
 	return 0;
 }
 
-static int finish(struct sp_resolver *r, const struct res_ask *a, struct sp_err *err)
+/* The names of what was asked. again: an address without a name that was told before; *out stays
+ * NULL while there is none. */
+static int answer(struct sp_resolver *r, const struct res_ask *a, bool again,
+		  struct sp_names **out, struct sp_err *err)
 {
-	struct sp_names *names = NULL;
 	const struct sp_spool_module *m = module_of(r, &a->frame);
 	const char *base = m ? r->files[r->file_of[a->frame.module]].base : "[unknown]";
 	int rc = 0;
 	switch (kind_of(r, &a->frame)) {
 	case KIND_TRUNCATED:
-		names = one_name(r, "[truncated]", "[unknown]", SP_ORIGIN_ADDRESS);
-		if (names)
-			names->flags = SP_NAME_TRUNCATED;
+		*out = again ? NULL
+			     : one_name(r, "[truncated]", "[unknown]", SP_ORIGIN_ADDRESS);
+		if (*out)
+			(*out)->flags = SP_FLAG_TRUNCATED_STACK;
 		break;
 	case KIND_KERNEL:
-		rc = finish_kernel(r, &a->frame, &names, err);
+		rc = finish_kernel(r, &a->frame, again, out, err);
 		break;
 	case KIND_FILE:
-		rc = finish_file(r, a, &names, err);
+		rc = finish_file(r, a, again, out, err);
 		break;
 	case KIND_JIT:
-		rc = find_jit(r, a->pid, &a->frame, base, &names, err);
-		if (rc == 0)
-			names = one_name(r, "[unknown]", base, SP_ORIGIN_ADDRESS);
+		rc = find_jit(r, a->pid, &a->frame, base, out, err);
+		if (rc == 0 && !again)
+			*out = one_name(r, "[unknown]", base, SP_ORIGIN_ADDRESS);
 		break;
 	}
+	return rc < 0 ? rc : 0;
+}
+
+static int finish(struct sp_resolver *r, const struct res_ask *a, struct sp_err *err)
+{
+	struct sp_names *names = NULL;
+	int rc = answer(r, a, false, &names, err);
 	if (rc < 0)
 		return rc;
 	struct sp_names **slot =
@@ -373,16 +420,20 @@ static struct res_ask make_ask(const struct sp_resolver *r, int32_t pid,
 	return a;
 }
 
-int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frame,
 		    struct sp_err *err)
 {
-	uint64_t key = key_of(r, pid, f);
+	struct sp_spool_frame f = *frame;
+	int rc = res_frame_fix(r, pid, &f, err);
+	if (rc < 0)
+		return rc;
+	uint64_t key = key_of(r, pid, &f);
 	if (sp_map64_get(&r->known, key) != SP_NOT_FOUND)
 		return 0;
 	struct res_ask *a = SP_PUSH(&r->asks, &r->n_asks, &r->asks_cap);
 	if (!a || !sp_map64_put(&r->known, key, QUEUED))
 		return sp_err_nomem(err);
-	*a = make_ask(r, pid, f);
+	*a = make_ask(r, pid, &f);
 	return 0;
 }
 
@@ -413,7 +464,8 @@ static void work_on_file(struct work *w, struct res_file *f)
 	size_t reported = 0;
 	for (size_t i = 0; i < f->n_asks; i++) {
 		struct sp_err err;
-		int rc = res_file_ask(w->r, f, &w->r->asks[f->first_ask + i], &err);
+		struct res_ask *a = &w->r->asks[f->first_ask + i];
+		int rc = a->is_done ? 0 : res_file_ask(w->r, f, a, &err);
 		if (rc == SP_ERR_NOMEM) {
 			pthread_mutex_lock(&w->lock);
 			w->rc = rc;
@@ -514,15 +566,40 @@ int sp_resolver_run(struct sp_resolver *r, struct sp_err *err)
 		free(w.order);
 		return sp_err_nomem(err);
 	}
-	run_workers(&w);
+	int rc = 0;
+	for (size_t i = 0; r->options.native && rc >= 0 && i < r->n_asks; i++)
+		rc = res_native_ask(r, &r->asks[i], err);
+	if (rc >= 0)
+		run_workers(&w);
 	free(w.order);
+	if (rc < 0)
+		return rc;
 	if (w.rc < 0)
 		return sp_err_nomem(err);
 	/* In the order of the asks, whoever found what first: results never depend on threads. */
-	int rc = 0;
 	for (size_t i = 0; rc >= 0 && i < r->n_asks; i++)
 		rc = finish(r, &r->asks[i], err);
 	r->n_asks = 0;
+	return rc;
+}
+
+/* On the spot: an address that is new, or (at is its result) one that had no name. */
+static int ask_now(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f, uint32_t at,
+		   struct sp_err *err)
+{
+	struct res_ask a = make_ask(r, pid, f);
+	int rc = res_native_ask(r, &a, err);
+	if (rc < 0)
+		return rc;
+	if (!a.is_done && a.file != UINT32_MAX && res_file_ask(r, &r->files[a.file], &a, err) < 0)
+		a.n_levels = 0;
+	if (at == SP_NOT_FOUND)
+		return finish(r, &a, err);
+	struct sp_names *names = NULL;
+	rc = answer(r, &a, true, &names, err);
+	if (names)
+		r->results[at] = names;
+	r->stale[at] = 0;
 	return rc;
 }
 
@@ -531,23 +608,40 @@ const struct sp_names *sp_resolver_get(struct sp_resolver *r, int32_t pid,
 {
 	uint64_t key = key_of(r, pid, f);
 	uint32_t at = sp_map64_get(&r->known, key);
+	struct sp_err err;
 	if (at == SP_NOT_FOUND || at == QUEUED) {
-		struct res_ask a = make_ask(r, pid, f);
-		struct sp_err err;
-		if (a.file != UINT32_MAX && res_file_ask(r, &r->files[a.file], &a, &err) < 0)
-			a.n_levels = 0;
-		if (finish(r, &a, &err) < 0)
+		if (ask_now(r, pid, f, SP_NOT_FOUND, &err) < 0)
 			return NULL;
 		at = sp_map64_get(&r->known, key);
+	} else if (at < r->n_stale && r->stale[at] && ask_now(r, pid, f, at, &err) < 0) {
+		return NULL;
 	}
 	return r->results[at];
 }
 
+int sp_resolver_refresh(struct sp_resolver *r, struct sp_err *err)
+{
+	int rc = add_files(r, err);
+	if (rc < 0 || !sp_grow(&r->stale, &r->stale_cap, r->n_results + 1, sizeof *r->stale))
+		return sp_err_nomem(err);
+	r->n_stale = r->n_results;
+	for (size_t i = 0; i < r->n_results; i++)
+		r->stale[i] = r->results[i]->origin == SP_ORIGIN_ADDRESS;
+	for (size_t i = 0; i < r->n_files; i++) {
+		r->files[i].tried = r->files[i].symfile != NULL;
+		r->files[i].sought = r->files[i].found != NULL;
+	}
+	res_jit_refresh(r);
+	res_kernel_refresh(r);
+	res_frames_refresh(r);
+	return 0;
+}
+
 const char *sp_resolver_module_problem(struct sp_resolver *r, uint32_t module)
 {
-	if (module >= sp_spool_n_modules(r->spool))
+	if (!res_module_id(r, &module))
 		return NULL;
-	if (sp_spool_module(r->spool, module)->is_kernel)
+	if (res_module(r, module)->is_kernel)
 		return r->kernel_problem[0] ? r->kernel_problem : NULL;
 	const struct res_file *f = &r->files[r->file_of[module]];
 	if (!f->tried)

@@ -12,19 +12,6 @@
 #define OBJECT_FILE 1 /* stream.md: embedded object kinds */
 #define VDSO_MAX (256u << 10)
 
-static const char deleted[] = " (deleted)";
-
-const char *res_base_name(const char *path, size_t *len)
-{
-	const char *slash = strrchr(path, '/');
-	const char *base = slash && slash[1] ? slash + 1 : path;
-	size_t n = strlen(base), mark = sizeof deleted - 1;
-	if (n > mark && !strcmp(base + n - mark, deleted))
-		n -= mark;
-	*len = n;
-	return base;
-}
-
 static struct sp_build_id build_id(const uint8_t *bytes, uint8_t len)
 {
 	struct sp_build_id id = {0};
@@ -66,8 +53,8 @@ static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
 static int open_embedded(struct sp_resolver *r, const struct sp_spool_module *m,
 			 struct sp_symfile **out, struct sp_err *err)
 {
-	for (size_t i = 0; i < sp_spool_n_objects(r->spool); i++) {
-		const struct sp_spool_object *o = sp_spool_object(r->spool, i);
+	for (size_t i = 0; i < res_n_objects(r); i++) {
+		const struct sp_spool_object *o = res_object(r, i);
 		if (!is_of_module(o, m))
 			continue;
 		struct sp_symfile_options options = symfile_options(r);
@@ -107,7 +94,7 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 static bool is_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
 			 const struct sp_elf *elf)
 {
-	const struct sp_spool_info *info = sp_spool_info(r->spool);
+	const struct sp_spool_info *info = res_info(r);
 	struct stat st;
 	if (m->build_id_len || !m->inode || elf->map.ino != m->inode || !info->wall_ns ||
 	    !elf->path || stat(elf->path, &st) < 0)
@@ -137,23 +124,33 @@ static int open_by_build_id(struct sp_resolver *r, struct res_file *f,
 	return rc < 0 ? rc : 1;
 }
 
+struct sp_find_options res_find_options(const struct sp_resolver *r)
+{
+	return (struct sp_find_options){.path_maps = r->options.path_maps,
+					.n_path_maps = r->options.n_path_maps,
+					.symfs = r->options.symfs,
+					.debug_dirs = r->options.debug_dirs,
+					.n_debug_dirs = r->options.n_debug_dirs};
+}
+
+struct sp_file_query res_file_query(const struct sp_resolver *r, const struct sp_spool_module *m)
+{
+	return (struct sp_file_query){.path = m->path,
+				      .maj = m->dev_major,
+				      .min = m->dev_minor,
+				      .ino = m->inode,
+				      .build_id = build_id(m->build_id, m->build_id_len),
+				      .live_pid = res_is_live(r, m->pid) ? m->pid : -1,
+				      .start = m->start,
+				      .end = m->end,
+				      .foff = m->file_offset};
+}
+
 static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp_spool_module *m,
 		      struct sp_symfile **out, struct sp_err *err)
 {
-	struct sp_find_options fo = {.path_maps = r->options.path_maps,
-				     .n_path_maps = r->options.n_path_maps,
-				     .symfs = r->options.symfs,
-				     .debug_dirs = r->options.debug_dirs,
-				     .n_debug_dirs = r->options.n_debug_dirs};
-	struct sp_file_query q = {.path = m->path,
-				  .maj = m->dev_major,
-				  .min = m->dev_minor,
-				  .ino = m->inode,
-				  .build_id = build_id(m->build_id, m->build_id_len),
-				  .live_pid = res_is_live(r, m->pid) ? m->pid : -1,
-				  .start = m->start,
-				  .end = m->end,
-				  .foff = m->file_offset};
+	struct sp_find_options fo = res_find_options(r);
+	struct sp_file_query q = res_file_query(r, m);
 	struct sp_elf elf;
 	int rc = sp_find_elf(&elf, &fo, &q, f->problem, err);
 	if (rc < 0)
@@ -178,7 +175,7 @@ static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp
 
 static int open_symbols(struct sp_resolver *r, struct res_file *f, struct sp_err *err)
 {
-	const struct sp_spool_module *m = sp_spool_module(r->spool, f->module);
+	const struct sp_spool_module *m = res_module(r, f->module);
 	struct sp_symfile *embedded = NULL, *found = NULL;
 	if (!m->path || !*m->path) {
 		snprintf(f->problem, sizeof f->problem, "the recording has no path");
@@ -255,7 +252,7 @@ int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, s
 	const struct sp_elf *elf = sp_symfile_elf(f->symfile);
 	uint64_t foff = a->frame.rel_ip - f->image_foff;
 	if (!sp_elf_foff_to_svma(elf, foff, &svma) &&
-	    !svma_without_bytes(elf, sp_spool_module(r->spool, a->frame.module), foff, &svma))
+	    !svma_without_bytes(elf, res_module(r, a->frame.module), foff, &svma))
 		return rc;
 	rc = sp_symfile_lookup(f->symfile, svma, &a->levels, &start, err);
 	if (rc <= 0)

@@ -62,7 +62,7 @@ static int64_t live_start_ns(int32_t pid, clockid_t clock)
 
 bool res_is_live(const struct sp_resolver *r, int32_t pid)
 {
-	const struct sp_spool_info *info = sp_spool_info(r->spool);
+	const struct sp_spool_info *info = res_info(r);
 	if (r->boot != BOOT_SAME || pid <= 0)
 		return false;
 	int64_t start = live_start_ns(pid, CLOCK_MONOTONIC);
@@ -101,9 +101,9 @@ static void make_rules(const struct sp_resolver *r, int32_t pid, bool live, stru
 			add_owner(rules, st.st_uid);
 		rules->not_before_ns = live_start_ns(pid, CLOCK_REALTIME);
 	}
-	const struct sp_spool_info *info = sp_spool_info(r->spool);
-	for (size_t i = 0; info->wall_ns && i < sp_spool_n_execs(r->spool); i++) {
-		const struct sp_spool_exec *x = sp_spool_exec(r->spool, i);
+	const struct sp_spool_info *info = res_info(r);
+	for (size_t i = 0; info->wall_ns && i < res_n_execs(r); i++) {
+		const struct sp_spool_exec *x = res_exec(r, i);
 		if (x->pid != pid || x->kind != 0)
 			continue;
 		int64_t wall = (int64_t)(info->wall_ns - info->clock_ns + x->time_ns);
@@ -211,10 +211,10 @@ static int add_jitdumps(struct sp_resolver *r, struct res_jit *j, struct sp_err 
 	struct rules rules;
 	make_rules(r, j->pid, res_is_live(r, j->pid), &rules);
 	int rc = 0;
-	for (uint32_t i = 0; rc == 0 && i < sp_spool_n_modules(r->spool); i++) {
-		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
+	for (uint32_t i = 0; rc == 0 && i < res_n_modules(r); i++) {
+		const struct sp_spool_module *m = res_module(r, i);
 		size_t len;
-		const char *name = m->path ? res_base_name(m->path, &len) : "";
+		const char *name = m->path ? sp_path_to_name(m->path, &len) : "";
 		if (m->pid == j->pid && !strcmp(name, base) && is_here(r))
 			rc = try_file(&j->map, m->path, &rules, true, err);
 	}
@@ -225,8 +225,8 @@ static int add_embedded(struct sp_resolver *r, struct res_jit *j, struct sp_err 
 {
 	int rc = 0;
 	bool any = false;
-	for (size_t i = 0; rc >= 0 && i < sp_spool_n_objects(r->spool); i++) {
-		const struct sp_spool_object *o = sp_spool_object(r->spool, i);
+	for (size_t i = 0; rc >= 0 && i < res_n_objects(r); i++) {
+		const struct sp_spool_object *o = res_object(r, i);
 		if (o->pid != j->pid || !o->data)
 			continue;
 		if (o->kind == OBJECT_PERF_MAP)
@@ -241,8 +241,8 @@ static int add_embedded(struct sp_resolver *r, struct res_jit *j, struct sp_err 
 
 static bool is_marked(const struct sp_resolver *r, int32_t pid)
 {
-	for (size_t i = 0; i < sp_spool_n_execs(r->spool); i++) {
-		const struct sp_spool_exec *x = sp_spool_exec(r->spool, i);
+	for (size_t i = 0; i < res_n_execs(r); i++) {
+		const struct sp_spool_exec *x = res_exec(r, i);
 		if (x->pid == pid && x->on &&
 		    (x->kind == MARK_PYTHON || x->kind == MARK_PERF_MAP || x->kind == MARK_JITDUMP))
 			return true;
@@ -255,8 +255,8 @@ static bool is_marked_last(const struct sp_resolver *r, int32_t pid)
 {
 	int32_t last = -1;
 	uint64_t last_ns = 0;
-	for (size_t i = 0; i < sp_spool_n_execs(r->spool); i++) {
-		const struct sp_spool_exec *x = sp_spool_exec(r->spool, i);
+	for (size_t i = 0; i < res_n_execs(r); i++) {
+		const struct sp_spool_exec *x = res_exec(r, i);
 		bool mark = x->on && (x->kind == MARK_PYTHON || x->kind == MARK_PERF_MAP ||
 				      x->kind == MARK_JITDUMP);
 		if (mark && x->time_ns >= last_ns) {
@@ -282,7 +282,7 @@ static bool is_wanted(const struct sp_resolver *r, int32_t pid)
 		return false;
 	case SP_PERF_MAPS_MARKED:
 	case SP_PERF_MAPS_ANY:
-	default:
+	default: /* a list has no marks */
 		return true;
 	}
 }
@@ -294,7 +294,7 @@ static int open_jit(struct sp_resolver *r, struct res_jit *j, struct sp_err *err
 	int rc = add_embedded(r, j, err);
 	/* A recording of another tool, which does not say its boot, has no marks either. */
 	bool allowed = r->options.perf_maps != SP_PERF_MAPS_MARKED || r->options.perf_map_dir ||
-		       is_marked(r, j->pid) || r->boot == BOOT_UNKNOWN;
+		       !r->spool || is_marked(r, j->pid) || r->boot == BOOT_UNKNOWN;
 	if (rc == 0 && allowed)
 		rc = add_jitdumps(r, j, err);
 	if (rc >= 0 && !j->map.n_entries && allowed)
@@ -322,4 +322,14 @@ int res_jit_find(struct sp_resolver *r, int32_t pid, uint64_t avma, struct sp_ji
 			return rc;
 	}
 	return sp_jitmap_find(&r->jits[at]->map, avma, out);
+}
+
+void res_jit_refresh(struct sp_resolver *r)
+{
+	for (size_t i = 0; i < r->n_jits; i++) {
+		sp_jitmap_deinit(&r->jits[i]->map);
+		free(r->jits[i]);
+	}
+	r->n_jits = 0;
+	sp_map64_clear(&r->jit_of);
 }

@@ -48,13 +48,15 @@ static bool has_symbol(const struct sp_buf *text, const char *name, uint64_t add
 static bool is_this_kernel(const struct sp_resolver *r, const struct sp_buf *text)
 {
 	struct utsname u;
-	const char *release = sp_spool_info(r->spool)->osrelease;
+	const char *release = res_info(r)->osrelease;
 	if (r->boot != BOOT_UNKNOWN)
 		return r->boot == BOOT_SAME;
+	if (!r->spool) /* a list of unsaid origin is of this machine, as its perf maps are */
+		return true;
 	if (!release || uname(&u) < 0 || strcmp(release, u.release) != 0)
 		return false;
-	for (uint32_t i = 0; i < sp_spool_n_modules(r->spool); i++) {
-		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
+	for (uint32_t i = 0; i < res_n_modules(r); i++) {
+		const struct sp_spool_module *m = res_module(r, i);
 		if (m->is_kernel && m->start &&
 		    (has_symbol(text, "_text", m->start) || has_symbol(text, "_stext", m->start)))
 			return true;
@@ -155,8 +157,8 @@ static int read_cached(struct sp_resolver *r, bool exact, struct sp_err *err)
 	int rc = 0, n = snprintf(cache, sizeof cache, "%s/.debug", home ? home : "");
 	bool has_cache = home && home[0] == '/' && n > 0 && (size_t)n < sizeof cache;
 	size_t n_dirs = r->options.n_debug_dirs;
-	for (uint32_t i = 0; i < sp_spool_n_modules(r->spool); i++) {
-		const struct sp_spool_module *m = sp_spool_module(r->spool, i);
+	for (uint32_t i = 0; i < res_n_modules(r); i++) {
+		const struct sp_spool_module *m = res_module(r, i);
 		for (size_t k = 0; m->is_kernel && rc >= 0 && k < n_dirs + has_cache; k++)
 			if (!r->kallsyms.n_symbols)
 				rc = read_cached_in(r, m,
@@ -181,16 +183,35 @@ static int read_running(struct sp_resolver *r, struct sp_err *err)
 	return rc;
 }
 
-int res_kernel_read(struct sp_resolver *r, struct sp_err *err)
+/* The addresses that are asked: those of the spool's frames. A list of modules has none yet. */
+static int prepare(struct sp_resolver *r, struct sp_err *err)
+{
+	const uint64_t *from = NULL;
+	size_t n = r->spool && !r->kallsyms_all ? sp_spool_kernel_frame_addresses(r->spool, &from)
+						: 0;
+	free(r->kernel_addresses);
+	r->kernel_addresses = NULL;
+	r->n_kernel_addresses = n;
+	if (!r->spool || r->kallsyms_all) {
+		sp_kallsyms_init_all(&r->kallsyms);
+		return 0;
+	}
+	r->kernel_addresses = malloc((n + 1) * sizeof *r->kernel_addresses);
+	if (!r->kernel_addresses)
+		return sp_err_nomem(err);
+	if (n)
+		memcpy(r->kernel_addresses, from, n * sizeof *from);
+	return sp_kallsyms_init(&r->kallsyms, r->kernel_addresses, n, err);
+}
+
+static int read_kernel(struct sp_resolver *r, struct sp_err *err)
 {
 	if (r->kallsyms_read)
 		return 0;
 	r->kallsyms_read = true;
-	const uint64_t *needed = NULL;
-	size_t n = sp_spool_kernel_frame_addresses(r->spool, &needed);
-	int rc = sp_kallsyms_init(&r->kallsyms, needed, n, err);
-	for (size_t i = 0; rc >= 0 && i < sp_spool_n_objects(r->spool); i++) {
-		const struct sp_spool_object *o = sp_spool_object(r->spool, i);
+	int rc = prepare(r, err);
+	for (size_t i = 0; rc >= 0 && i < res_n_objects(r); i++) {
+		const struct sp_spool_object *o = res_object(r, i);
 		if (o->kind == OBJECT_KALLSYMS && o->data)
 			rc = sp_kallsyms_add(&r->kallsyms, (const char *)o->data, o->size, err);
 	}
@@ -204,4 +225,45 @@ int res_kernel_read(struct sp_resolver *r, struct sp_err *err)
 			r->kernel_problem[0] = 0;
 	}
 	return rc < 0 ? rc : 0;
+}
+
+static void forget(struct sp_resolver *r)
+{
+	sp_kallsyms_deinit(&r->kallsyms);
+	r->kallsyms_read = false;
+	r->kernel_problem[0] = 0;
+}
+
+static bool is_needed(const struct sp_resolver *r, uint64_t avma)
+{
+	size_t lo = 0, hi = r->n_kernel_addresses;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (r->kernel_addresses[mid] < avma)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < r->n_kernel_addresses && r->kernel_addresses[lo] == avma;
+}
+
+int res_kernel_find(struct sp_resolver *r, uint64_t avma, struct sp_kernel_symbol *out,
+		    struct sp_err *err)
+{
+	int rc = read_kernel(r, err);
+	/* An address of the caller's own, which the neighbours of the spool's say nothing about. */
+	if (rc >= 0 && !r->kallsyms.all && !is_needed(r, avma)) {
+		forget(r);
+		r->kallsyms_all = true;
+		rc = read_kernel(r, err);
+	}
+	return rc < 0 ? rc : sp_kallsyms_find(&r->kallsyms, avma, out);
+}
+
+void res_kernel_refresh(struct sp_resolver *r)
+{
+	const uint64_t *now = NULL;
+	size_t n = r->spool ? sp_spool_kernel_frame_addresses(r->spool, &now) : 0;
+	if (!r->kallsyms.n_symbols || (!r->kallsyms.all && n != r->n_kernel_addresses))
+		forget(r);
 }

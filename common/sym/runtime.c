@@ -24,14 +24,38 @@ static const char *skip_version(const char *p)
 	return q;
 }
 
+const char *sp_path_to_name(const char *path, size_t *len)
+{
+	static const char deleted[] = " (deleted)", anon[] = "[anon]";
+	if (!path || !*path || !strncmp(path, "//anon", 6)) {
+		*len = sizeof anon - 1;
+		return anon;
+	}
+	if (!strncmp(path, "/memfd:", 7)) {
+		*len = strcspn(path + 1, " ");
+		return path + 1;
+	}
+	const char *slash = strrchr(path, '/');
+	const char *base = slash && slash[1] ? slash + 1 : path;
+	size_t n = strlen(base), mark = sizeof deleted - 1;
+	if (n > mark && !strcmp(base + n - mark, deleted))
+		n -= mark;
+	*len = n;
+	return base;
+}
+
+bool sp_is_eval_frame(const char *symbol)
+{
+	return strstr(symbol, "PyEval_EvalFrameDefault") || strstr(symbol, "PyEval_EvalFrameEx") ||
+	       !strncmp(symbol, "TAIL_CALL_", 10) || !strncmp(symbol, "_TAIL_CALL_", 11);
+}
+
 bool sp_is_python_module(const char *path)
 {
-	const char *base = strrchr(path, '/');
-	base = base ? base + 1 : path;
-	size_t len = strlen(base);
-	static const char deleted[] = " (deleted)";
-	if (len > sizeof deleted - 1 && !strcmp(base + len - (sizeof deleted - 1), deleted))
-		len -= sizeof deleted - 1;
+	size_t len;
+	const char *base = path ? sp_path_to_name(path, &len) : "";
+	if (!*base)
+		return false;
 	if (len >= 6 && !strncasecmp(base, "python", 6))
 		return skip_version(base + 6) == base + len;
 	if (len < 9 || strncasecmp(base, "libpython", 9) != 0)
