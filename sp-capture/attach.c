@@ -148,7 +148,7 @@ static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool
 {
 	struct list l = {0};
 	int fresh = 0;
-	int rc = cap_tasks_list(pid, &l.v, &l.n, &l.cap, err);
+	int rc = sp_tasks_list(pid, &l.v, &l.n, &l.cap, err);
 	size_t n_wanted = (s->n_tasks + l.n) * s->n_cpus + 64;
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
@@ -209,8 +209,8 @@ static int open_held(struct cap_session *s, int32_t pid, enum cap_role role, str
 
 static int root_add(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
-	struct cap_stat st;
-	if (!cap_stat_read(pid, pid, &st))
+	struct sp_stat st;
+	if (!sp_stat_read(pid, pid, &st))
 		return sp_err_set(err, GONE, ESRCH, "cannot attach to process %d: no such process",
 				  pid);
 	struct cap_root *r = SP_PUSH(&s->roots, &s->n_roots, &s->cap_roots);
@@ -226,7 +226,7 @@ static void emit_threads(struct cap_session *s, int32_t pid, struct cap_proc *q)
 {
 	struct list l = {0};
 	char comm[64];
-	if (cap_tasks_list(pid, &l.v, &l.n, &l.cap, NULL) >= 0) {
+	if (sp_tasks_list(pid, &l.v, &l.n, &l.cap, NULL) >= 0) {
 		for (size_t i = 0; i < l.n; i++) {
 			cap_task_comm(pid, l.v[i], comm);
 			if (comm[0])
@@ -324,7 +324,8 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,
 		       struct sp_err *err)
 {
-	struct list l = {0};
+	struct sp_process_edge *family = NULL;
+	size_t n = 0;
 	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
 	int rc = cap_session_drain(s, false, err);
 	if (rc >= 0)
@@ -337,14 +338,14 @@ int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed 
 		found->threads = (int)q->n_threads;
 	}
 	if (rc >= 0 && s->o->follow)
-		rc = cap_descendants_list(pid, &l.v, &l.n, &l.cap, err);
-	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
+		rc = sp_process_descendants(pid, &family, &n, err);
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
 		struct sp_err why;
-		if (cap_procs_find(&s->emit.procs, l.v[i]))
-			continue;
-		found->descendants += cap_attach_process(s, l.v[i], false, &why) >= 0;
+		if (!cap_procs_find(&s->emit.procs, family[i].child))
+			found->descendants +=
+				cap_attach_process(s, family[i].child, false, &why) >= 0;
 	}
-	free(l.v);
+	free(family);
 	return rc < 0 ? rc : 0;
 }
 
@@ -387,8 +388,8 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 	for (size_t i = 0; i < s->o->n_tids; i++) {
 		int32_t tid = s->o->tids[i];
 		int32_t pid = cap_task_process(tid);
-		struct cap_stat st;
-		if (!pid || !cap_stat_read(pid, tid, &st))
+		struct sp_stat st;
+		if (!pid || !sp_stat_read(pid, tid, &st))
 			return sp_err_set(err, GONE, ESRCH,
 					  "cannot attach to thread %d: no such thread", tid);
 		int rc = 0;

@@ -342,7 +342,7 @@ void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t ti
 		return;
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
 	/* One that has ended since is no newcomer: what the stream knows of it is all there is. */
-	if (!q && (!cap_is_alive(pid) || !(q = cap_emit_meet(e, pid, time_ns))))
+	if (!q && (!sp_process_exists(pid) || !(q = cap_emit_meet(e, pid, time_ns))))
 		return;
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {

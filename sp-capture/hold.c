@@ -52,7 +52,7 @@ static int seize_new(struct keeper *k, int *os)
 	int32_t *tids = NULL;
 	size_t n = 0, cap = 0;
 	int fresh = 0;
-	if (cap_tasks_list(k->pid, &tids, &n, &cap, NULL) < 0) {
+	if (sp_tasks_list(k->pid, &tids, &n, &cap, NULL) < 0) {
 		*os = ESRCH;
 		return -1;
 	}
@@ -167,18 +167,18 @@ static _Noreturn void tracer(int32_t pid, int fd)
 /* The state letter of a process, 0 when it is gone. */
 static char state_of(int32_t pid)
 {
-	struct cap_stat st;
-	return cap_stat_read(pid, pid, &st) ? st.state : 0;
+	struct sp_stat st;
+	return sp_stat_read(pid, pid, &st) ? st.state : 0;
 }
 
 static bool all_in_state_t(int32_t pid)
 {
 	int32_t *tids = NULL;
 	size_t n = 0, cap = 0;
-	bool all = cap_tasks_list(pid, &tids, &n, &cap, NULL) >= 0 && n > 0;
+	bool all = sp_tasks_list(pid, &tids, &n, &cap, NULL) >= 0 && n > 0;
 	for (size_t i = 0; all && i < n; i++) {
-		struct cap_stat st;
-		if (cap_stat_read(pid, tids[i], &st))
+		struct sp_stat st;
+		if (sp_stat_read(pid, tids[i], &st))
 			all = st.state == 'T' || st.state == 't';
 	}
 	free(tids);

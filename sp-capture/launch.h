@@ -6,11 +6,11 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "stackpulse/process.h"
 
 struct cap_launch {
-	pid_t pid;   /* -1 = none */
-	int go_fd;   /* owned: one byte lets it run; closing it ends it */
-	int said_fd; /* owned: the errno of a failed exec comes here */
+	pid_t pid;               /* -1 = none */
+	struct sp_launch *child; /* owned; NULL = none */
 	bool ended;
 	int status; /* of waitpid, once ended */
 };
@@ -23,12 +23,13 @@ void cap_launch_prepare(void);
  * sudo. */
 int cap_launch_start(struct cap_launch *l, char *const *command, bool stdout_to_stderr,
 		     struct sp_err *err);
+bool cap_launch_is_suspended(const struct cap_launch *l);
 /* Let it run. SP_ERR_IO with err->os when exec failed; it is reaped then. */
-int cap_launch_go(struct cap_launch *l, const char *name, struct sp_err *err);
+int cap_launch_go(struct cap_launch *l, struct sp_err *err);
 /* Reap it if it has ended; block: wait until it does. True when ended. A signal may end a blocking
  * wait: the caller decides. */
 bool cap_launch_wait(struct cap_launch *l, bool block);
-/* End one that has not begun. */
-void cap_launch_cancel(struct cap_launch *l);
+/* Ends one that has not begun; leaves one that runs. */
+void cap_launch_close(struct cap_launch *l);
 
 #endif

@@ -157,6 +157,7 @@ int main(int argc, char **argv)
 	say_closing(&s);
 	int worst = cap_sink_close(&sink);
 	int status = wait_command(&s, worst);
+	cap_launch_close(&s.launch);
 	cap_session_deinit(&s);
 	cap_options_deinit(&o);
 	return status;

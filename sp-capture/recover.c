@@ -10,7 +10,7 @@ void cap_recover_reap(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->emit.procs.n; i++) {
 		struct cap_proc *q = s->emit.procs.procs[i];
-		if (!q || cap_is_alive(q->pid))
+		if (!q || sp_process_exists(q->pid))
 			continue;
 		if (s->emit.on_exit)
 			s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);
@@ -28,14 +28,14 @@ void cap_recover_maps(struct cap_session *s)
 static void find_descendants(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->n_roots; i++) {
-		int32_t *pids = NULL;
-		size_t n = 0, cap = 0;
+		struct sp_process_edge *found = NULL;
+		size_t n = 0;
 		if (!s->roots[i].gone)
-			cap_descendants_list(s->roots[i].pid, &pids, &n, &cap, NULL);
+			sp_process_descendants(s->roots[i].pid, &found, &n, NULL);
 		for (size_t j = 0; j < n; j++)
-			if (!cap_procs_find(&s->emit.procs, pids[j]))
-				cap_emit_meet(&s->emit, pids[j], s->emit.now_ns);
-		free(pids);
+			if (!cap_procs_find(&s->emit.procs, found[j].child))
+				cap_emit_meet(&s->emit, found[j].child, s->emit.now_ns);
+		free(found);
 	}
 }
 

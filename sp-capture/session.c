@@ -141,13 +141,13 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 
 static bool root_gone(struct cap_root *r, const struct pollfd *p)
 {
-	struct cap_stat st;
+	struct sp_stat st;
 	if (r->gone)
 		return true;
 	if (r->pidfd >= 0)
 		r->gone = (p->revents & (POLLIN | POLLHUP)) != 0;
 	else
-		r->gone = !cap_stat_read(r->pid, r->pid, &st) || st.state == 'Z' ||
+		r->gone = !sp_stat_read(r->pid, r->pid, &st) || st.state == 'Z' ||
 			  st.start_ticks != r->start_ticks;
 	return r->gone;
 }
@@ -474,18 +474,18 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 
 static int attach_tree(struct cap_session *s, int32_t pid, bool descendants, struct sp_err *err)
 {
-	int32_t *pids = NULL;
-	size_t n = 0, cap = 0;
+	struct sp_process_edge *found = NULL;
+	size_t n = 0;
 	int rc = cap_attach_process(s, pid, true, err);
 	if (rc >= 0 && descendants)
-		rc = cap_descendants_list(pid, &pids, &n, &cap, err);
+		rc = sp_process_descendants(pid, &found, &n, err);
 	for (size_t i = 0; rc >= 0 && i < n; i++) {
 		struct sp_err why;
-		int one = cap_attach_process(s, pids[i], false, &why);
+		int one = cap_attach_process(s, found[i].child, false, &why);
 		if (one < 0 && one != SP_ERR_GONE)
 			sp_warn("%s; going on without it", why.msg);
 	}
-	free(pids);
+	free(found);
 	return rc < 0 ? rc : 0;
 }
 
@@ -494,7 +494,7 @@ static int attach(struct cap_session *s, struct sp_err *err)
 	const struct cap_options *o = s->o;
 	int rc = 0;
 	s->attaching = true;
-	if (s->launch.go_fd >= 0)
+	if (cap_launch_is_suspended(&s->launch))
 		rc = cap_attach_launched(s, s->launch.pid, err);
 	else if (s->launch.pid > 0) /* it runs since --delay began */
 		rc = attach_tree(s, s->launch.pid, o->follow, err);
@@ -694,7 +694,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 
 static int launch_go(struct cap_session *s, struct sp_err *err)
 {
-	int rc = cap_launch_go(&s->launch, s->o->command[0], err);
+	int rc = cap_launch_go(&s->launch, err);
 	s->launch_failed = rc < 0;
 	return rc;
 }
@@ -703,7 +703,7 @@ static int record(struct cap_session *s, struct sp_err *err)
 {
 	int rc = 0;
 	if (s->o->delay_ns) {
-		if (s->launch.go_fd >= 0)
+		if (cap_launch_is_suspended(&s->launch))
 			rc = launch_go(s, err);
 		if (rc >= 0 && !wait_delay(s))
 			return finish(s, err);
@@ -712,7 +712,7 @@ static int record(struct cap_session *s, struct sp_err *err)
 		rc = attach(s, err);
 	if (rc < 0)
 		return rc;
-	if (s->launch.go_fd >= 0)
+	if (cap_launch_is_suspended(&s->launch))
 		rc = launch_go(s, err);
 	s->enabled_ns = cap_now_ns();
 	if (rc < 0)
@@ -739,14 +739,15 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 {
 	s->out_fd = fd;
 	s->out_name = name;
-	s->launch.pid = s->launch.go_fd = s->launch.said_fd = -1;
+	s->launch = (struct cap_launch){.pid = -1};
 	cure[0] = 0;
 	int rc = prepare(s, argv, err);
 	if (rc >= 0)
 		rc = record(s, err);
 	if (rc < 0)
 		snprintf(cure, 400, "%s", s->sampler.cure);
-	cap_launch_cancel(&s->launch);
+	if (cap_launch_is_suspended(&s->launch))
+		cap_launch_close(&s->launch);
 	if (s->out) {
 		struct sp_err late;
 		if (rc < 0)

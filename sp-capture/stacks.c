@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/table.h"
 
 #define MAPS_MAX (64u << 20)
@@ -116,23 +117,6 @@ bool cap_stack_in_maps(const char *text, size_t len, uint64_t sp, uint64_t *lo, 
 	return false;
 }
 
-uint64_t cap_stat_field(const char *text, size_t len, unsigned field)
-{
-	const char *p = memrchr(text, ')', len);
-	const char *end = text + len;
-	unsigned at = 2;
-	if (!p)
-		return 0;
-	for (p++; p < end; p++)
-		if (*p == ' ' && ++at == field) {
-			uint64_t v = 0;
-			for (p++; p < end && *p >= '0' && *p <= '9'; p++)
-				v = v * 10 + (uint64_t)(*p - '0');
-			return v;
-		}
-	return 0;
-}
-
 static uint64_t start_stack(int32_t pid)
 {
 	char path[40];
@@ -140,7 +124,7 @@ static uint64_t start_stack(int32_t pid)
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	uint64_t v = sp_file_read(path, 8192, &b, NULL) < 0
 			     ? 0
-			     : cap_stat_field((const char *)b.data, b.len, 28);
+			     : sp_stat_field((const char *)b.data, b.len, 28);
 	sp_buf_deinit(&b);
 	return v;
 }

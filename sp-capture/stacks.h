@@ -39,10 +39,6 @@ void cap_stacks_forget_process(struct cap_stacks *s, int32_t pid); /* it called 
 bool cap_stack_in_maps(const char *text, size_t len, uint64_t sp, uint64_t *lo, uint64_t *hi,
 		       bool *is_main);
 
-/* Field 28 (start_stack) of /proc/PID/stat text; 0 when absent or hidden. Fields are counted after
- * the last ')': a name may hold anything. */
-uint64_t cap_stat_field(const char *text, size_t len, unsigned field);
-
 /* Stack bytes to keep: those copied, not past the end of the stack. */
 static inline uint64_t cap_stack_used(uint64_t copied, uint64_t sp, uint64_t end)
 {

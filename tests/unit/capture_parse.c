@@ -24,6 +24,7 @@
 #include "../../sp-capture/options.h"
 #include "../../sp-capture/python.h"
 #include "../../sp-capture/stacks.h"
+#include "base/proc.h"
 #include "tap.h"
 
 static bool ids(const char *text, size_t n_want, int32_t last)
@@ -116,10 +117,10 @@ static void test_stacks(void)
 	tap_eq(cap_stack_used(400, 1000, 0), 400, "an unknown end leaves all that was copied");
 	tap_eq(cap_stack_used(400, 2000, 1500), 400, "so does an end below sp");
 	static const char stat[] = "42 (a b) c) S 7 8 9";
-	tap_eq(cap_stat_field(stat, sizeof stat - 1, 4), 7,
+	tap_eq(sp_stat_field(stat, sizeof stat - 1, 4), 7,
 	       "stat's fields count from the last ')'");
-	tap_eq(cap_stat_field(stat, sizeof stat - 1, 28), 0, "a field that is not there is 0");
-	tap_eq(cap_stat_field("1 2", 3, 2), 0, "no name, no fields");
+	tap_eq(sp_stat_field(stat, sizeof stat - 1, 28), 0, "a field that is not there is 0");
+	tap_eq(sp_stat_field("1 2", 3, 2), 0, "no name, no fields");
 
 	struct cap_stacks s = {0};
 	for (int32_t tid = 1; tid <= 1000; tid++)
