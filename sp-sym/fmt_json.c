@@ -190,10 +190,12 @@ static int write_samples(struct view *v, struct out *o, struct sp_err *err)
 		out_u64(o, row->stack);
 		out_char(o, ',');
 		out_u64(o, s.weight);
+		out_char(o, ',');
 		if (s.cpu == UINT32_MAX)
-			out_str(o, ",null]");
+			out_str(o, "null");
 		else
-			out_printf(o, ",%u]", s.cpu);
+			out_u64(o, s.cpu);
+		out_char(o, ']');
 	}
 	out_str(o, "]}\n");
 	return r < 0 ? r : 0;

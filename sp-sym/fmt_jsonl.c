@@ -226,7 +226,7 @@ static int write_samples(struct view *v, struct out *o, const uint64_t *ids, str
 		out_str(o, "{\"spool_id\":");
 		out_u64(o, id);
 		out_str(o, ",\"seq\":");
-		out_u64(o, v->n_again - 1);
+		out_u64(o, s.seq);
 		out_str(o, ",\"time_ns\":");
 		out_u64(o, wall_ns(v, s.time_ns));
 		out_add(o, text.buf.data + task_at[row->task],

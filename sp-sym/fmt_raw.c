@@ -1,6 +1,7 @@
 /* raw: the samples as they are, without names; stable for programs (sp-sym.1, "raw"). */
 #include "base/stop.h"
 #include "formats.h"
+#include "pieces.h"
 
 static void write_frame(const struct view *v, struct out *o, const struct sp_spool_frame *f)
 {
@@ -23,35 +24,57 @@ static void write_frame(const struct view *v, struct out *o, const struct sp_spo
 	out_char(o, '\n');
 }
 
+static void write_head(struct view *v, struct out *o, const struct sp_spool_sample *s)
+{
+	const struct sp_spool_thread *t = sp_spool_thread(v->spool, s->thread);
+	out_add(o, "sample ", 7);
+	out_u64(o, s->time_ns);
+	out_char(o, ' ');
+	out_i64(o, t->pid);
+	out_char(o, ' ');
+	out_i64(o, t->tid);
+	out_char(o, ' ');
+	out_octal(o, sp_spool_event(v->spool, s->event)->name);
+	out_char(o, ' ');
+	out_u64(o, s->weight);
+	out_char(o, '\n');
+}
+
+/* Equal numbers of stack and maps are equal frames. */
+static bool write_stack(struct view *v, struct pieces *p, struct out *o,
+			const struct sp_spool_sample *s)
+{
+	uint64_t key = (uint64_t)s->stack << 32 | s->maps;
+	if (pieces_write(p, key, o))
+		return true;
+	const struct sp_spool_frame *f = NULL;
+	size_t n = sp_spool_frames(v->spool, &f);
+	for (size_t i = 0; i < n; i++)
+		write_frame(v, &p->text, &f[i]);
+	out_char(&p->text, '\n');
+	return pieces_end(p, key, o);
+}
+
 int format_raw(struct view *v, struct out *o, struct sp_err *err)
 {
+	struct pieces pieces = PIECES;
 	struct sp_spool_sample s;
 	int r;
 	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
 		if ((v->n_read++ & 0xfff) == 0 && sp_stop_level() > 0) {
 			v->stopped = true;
-			return 0;
+			r = 0;
+			break;
 		}
 		if (!view_sample_passes(v, &s))
 			continue;
-		const struct sp_spool_thread *t = sp_spool_thread(v->spool, s.thread);
-		const struct sp_spool_frame *f = NULL;
-		size_t n = sp_spool_frames(v->spool, &f);
 		v->n_samples++;
-		out_str(o, "sample ");
-		out_u64(o, s.time_ns);
-		out_char(o, ' ');
-		out_i64(o, t->pid);
-		out_char(o, ' ');
-		out_i64(o, t->tid);
-		out_char(o, ' ');
-		out_octal(o, sp_spool_event(v->spool, s.event)->name);
-		out_char(o, ' ');
-		out_u64(o, s.weight);
-		out_char(o, '\n');
-		for (size_t i = 0; i < n; i++)
-			write_frame(v, o, &f[i]);
-		out_char(o, '\n');
+		write_head(v, o, &s);
+		if (!write_stack(v, &pieces, o, &s)) {
+			r = sp_err_nomem(err);
+			break;
+		}
 	}
+	pieces_deinit(&pieces, o);
 	return r;
 }

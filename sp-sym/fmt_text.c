@@ -6,6 +6,7 @@
 
 #include "base/stop.h"
 #include "formats.h"
+#include "pieces.h"
 
 /* The lines of each distinct frame, made once. */
 struct frame_texts {
@@ -90,45 +91,109 @@ static int make_texts(struct frame_texts *t, const struct view *v, struct sp_err
 	return t->at && !t->text.buf.failed ? 0 : sp_err_nomem(err);
 }
 
-static void write_head(const struct view *v, struct out *o, const struct view_sample *s)
+/* The beginnings of the first lines, by task, and their ends, by event, made once. */
+struct head_texts {
+	struct out text;
+	size_t *at; /* owned; of tasks, then of events; one more at the end */
+};
+
+static int make_heads(struct head_texts *h, const struct view *v, struct sp_err *err)
+{
+	size_t n_events = sp_spool_n_events(v->spool), n = v->n_tasks + n_events;
+	*h = (struct head_texts){.text = {.memory = true}};
+	h->at = calloc(n + 1, sizeof *h->at);
+	for (size_t i = 0; h->at && i < n; i++) {
+		if (i < v->n_tasks) {
+			const struct view_task *t = &v->tasks[i];
+			out_text(&h->text, *t->comm ? t->comm : "?",
+				 OUT_NO_SPACE | OUT_NO_SEMICOLON);
+			/* stackcollapse-perf.pl wants two characters at least. */
+			if (strlen(t->comm) < 2)
+				out_char(&h->text, '_');
+			/* The patterns want digits: an unknown pid of -1 is 4294967295. */
+			out_printf(&h->text, " %u/%u ", (unsigned)t->pid, (unsigned)t->tid);
+		} else {
+			uint32_t event = (uint32_t)(i - v->n_tasks);
+			out_char(&h->text, ' ');
+			out_text(&h->text, sp_spool_event(v->spool, event)->name, OUT_NO_SPACE);
+			out_str(&h->text, ": \n");
+		}
+		h->at[i + 1] = h->text.buf.len;
+	}
+	return h->at && !h->text.buf.failed ? 0 : sp_err_nomem(err);
+}
+
+static void add_head(struct out *o, const struct head_texts *h, size_t i)
+{
+	out_add(o, h->text.buf.data + h->at[i], h->at[i + 1] - h->at[i]);
+}
+
+/* A number in as many columns as least, a power of ten, has digits. */
+static void padded(struct out *o, uint64_t n, uint64_t least, char fill)
+{
+	for (; least > 1 && n < least; least /= 10)
+		out_char(o, fill);
+	out_u64(o, n);
+}
+
+static void write_head(const struct view *v, struct out *o, const struct head_texts *h,
+		       const struct view_sample *s)
 {
 	const struct view_row *row = &v->rows[s->row];
-	const struct view_task *t = &v->tasks[row->task];
-	out_text(o, *t->comm ? t->comm : "?", OUT_NO_SPACE | OUT_NO_SEMICOLON);
-	/* stackcollapse-perf.pl wants two characters at least. */
-	if (strlen(t->comm) < 2)
-		out_char(o, '_');
-	/* The patterns want digits: an unknown pid of -1 is written as 4294967295. */
-	out_printf(o, " %u/%u ", (unsigned)t->pid, (unsigned)t->tid);
-	if (s->cpu != UINT32_MAX)
-		out_printf(o, "[%03u] ", s->cpu);
-	out_printf(o, "%5llu.%06llu: %10llu ", (unsigned long long)(s->time_ns / 1000000000),
-		   (unsigned long long)(s->time_ns / 1000 % 1000000),
-		   (unsigned long long)s->weight);
-	out_text(o, sp_spool_event(v->spool, row->event)->name, OUT_NO_SPACE);
-	out_str(o, ": \n");
+	add_head(o, h, row->task);
+	if (s->cpu != UINT32_MAX) {
+		out_char(o, '[');
+		padded(o, s->cpu, 100, '0');
+		out_add(o, "] ", 2);
+	}
+	padded(o, s->time_ns / 1000000000, 10000, ' ');
+	out_char(o, '.');
+	padded(o, s->time_ns / 1000 % 1000000, 100000, '0');
+	out_add(o, ": ", 2);
+	padded(o, s->weight, 1000000000, ' ');
+	add_head(o, h, v->n_tasks + row->event);
+}
+
+static bool write_stack(const struct view *v, struct out *o, struct pieces *p,
+			const struct frame_texts *t, uint32_t stack)
+{
+	const struct view_stack *s = &v->stacks[stack];
+	struct out *text = &p->text;
+	if (pieces_write(p, stack, o))
+		return true;
+	for (uint32_t i = 0; i < s->n; i++) {
+		uint32_t f = v->stack_frames[s->at + i];
+		out_add(text, t->text.buf.data + t->at[f], t->at[f + 1] - t->at[f]);
+	}
+	if (!s->n) {
+		write_address(text, 0);
+		out_str(text, "[no stack] ([unknown])\n");
+	}
+	out_char(text, '\n');
+	return pieces_end(p, stack, o);
 }
 
 int format_text(struct view *v, struct out *o, struct sp_err *err)
 {
-	struct frame_texts t;
+	struct frame_texts t = {0};
+	struct head_texts h = {0};
+	struct pieces pieces = PIECES;
 	struct view_sample s;
 	int r = make_texts(&t, v, err);
+	if (r >= 0)
+		r = make_heads(&h, v, err);
+	if (r >= 0 && !pieces_dense(&pieces, v->n_stacks))
+		r = sp_err_nomem(err);
 	view_rewind(v);
 	while (r >= 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
-		const struct view_stack *stack = &v->stacks[v->rows[s.row].stack];
-		write_head(v, o, &s);
-		for (uint32_t i = 0; i < stack->n; i++) {
-			uint32_t f = v->stack_frames[stack->at + i];
-			out_add(o, t.text.buf.data + t.at[f], t.at[f + 1] - t.at[f]);
-		}
-		if (!stack->n) {
-			write_address(o, 0);
-			out_str(o, "[no stack] ([unknown])\n");
-		}
-		out_char(o, '\n');
+		write_head(v, o, &h, &s);
+		if (!write_stack(v, o, &pieces, &t, v->rows[s.row].stack))
+			r = sp_err_nomem(err);
 	}
 	free(t.at);
+	free(h.at);
 	sp_buf_deinit(&t.text.buf);
+	sp_buf_deinit(&h.text.buf);
+	pieces_deinit(&pieces, o);
 	return r < 0 ? r : 0;
 }

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
 #define OUT_BUFFER (256u << 10)
+#define OUT_PIECES 1024 /* Linux takes no more in one call (UIO_MAXIOV) */
 
 /* Everything is kept and compressed at the end: libdeflate takes whole buffers, and viewers in
  * browsers read only the first member of a gzip file. */
@@ -126,10 +128,61 @@ static void put_or_keep(struct out *o, const void *data, size_t n)
 		put(o, data, n);
 }
 
+/* All pieces, however many calls that takes. */
+static void put_pieces(struct out *o)
+{
+	struct iovec *v = o->pieces;
+	size_t n = o->n_pieces;
+	while (n && !o->os_error) {
+		ssize_t put = writev(o->fd, v, (int)n);
+		if (put < 0 && errno != EINTR)
+			o->os_error = errno;
+		for (size_t left = put > 0 ? (size_t)put : 0; left;) {
+			size_t step = left < v->iov_len ? left : v->iov_len;
+			v->iov_base = (uint8_t *)v->iov_base + step;
+			v->iov_len -= step;
+			left -= step;
+			if (!v->iov_len) {
+				v++;
+				n--;
+			}
+		}
+	}
+	o->n_pieces = 0;
+}
+
+static void add_piece(struct out *o, const void *data, size_t n)
+{
+	if (n)
+		o->pieces[o->n_pieces++] = (struct iovec){(void *)(uintptr_t)data, n};
+}
+
 void out_flush(struct out *o)
 {
-	put_or_keep(o, o->buf.data, o->buf.len);
-	o->buf.len = 0;
+	if (o->n_pieces) {
+		add_piece(o, o->buf.data + o->split, o->buf.len - o->split);
+		put_pieces(o);
+	} else {
+		put_or_keep(o, o->buf.data, o->buf.len);
+	}
+	o->buf.len = o->split = 0;
+}
+
+void out_add_kept(struct out *o, const void *data, size_t n)
+{
+	if (o->memory || o->gzip || n < 256) {
+		out_add(o, data, n);
+		return;
+	}
+	if (!o->pieces && !(o->pieces = malloc(OUT_PIECES * sizeof *o->pieces))) {
+		o->buf.failed = true;
+		return;
+	}
+	if (o->n_pieces + 3 > OUT_PIECES)
+		out_flush(o);
+	add_piece(o, o->buf.data + o->split, o->buf.len - o->split);
+	add_piece(o, data, n);
+	o->split = o->buf.len;
 }
 
 static void release(struct out *o)
@@ -137,6 +190,7 @@ static void release(struct out *o)
 	if (o->gzip)
 		sp_buf_deinit(&o->gzip->plain);
 	free(o->gzip);
+	free(o->pieces);
 	free(o->path);
 	free(o->tmp);
 	sp_buf_deinit(&o->buf);
@@ -208,13 +262,22 @@ void out_str(struct out *o, const char *s)
 
 void out_u64(struct out *o, uint64_t v)
 {
+	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+				    "25262728293031323334353637383940414243444546474849"
+				    "50515253545556575859606162636465666768697071727374"
+				    "75767778798081828384858687888990919293949596979899";
 	char tmp[20];
 	size_t n = sizeof tmp;
-	do {
-		tmp[--n] = (char)('0' + v % 10);
-		v /= 10;
-	} while (v);
-	out_add(o, tmp + n, sizeof tmp - n);
+	for (; v >= 100; v /= 100)
+		memcpy(tmp + (n -= 2), pairs + v % 100 * 2, 2);
+	if (v >= 10)
+		memcpy(tmp + (n -= 2), pairs + v * 2, 2);
+	else
+		tmp[--n] = (char)('0' + v);
+	if (out_room(o, sizeof tmp)) {
+		memcpy(o->buf.data + o->buf.len, tmp + n, sizeof tmp - n);
+		o->buf.len += sizeof tmp - n;
+	}
 }
 
 void out_i64(struct out *o, int64_t v)

@@ -14,6 +14,7 @@
 #include "base/err.h"
 
 struct out_gzip;
+struct iovec;
 
 struct out {
 	struct sp_buf buf; /* what is not written yet */
@@ -24,6 +25,9 @@ struct out {
 	bool memory;           /* all stays in buf: a zeroed out with memory set is ready to use */
 	int os_error;          /* errno of the first write that failed, or 0 */
 	bool in_html;          /* JSON strings stand inside of a script element: no '<' in them */
+	struct iovec *pieces;  /* owned; of what is not written yet, in order, what lies elsewhere
+				* and the parts of buf before it */
+	size_t n_pieces, split; /* split: from here on buf is in none of them */
 };
 
 /* path NULL or "-": standard output. Special files (/dev/full, a fifo) are written directly. */
@@ -49,6 +53,9 @@ static inline bool out_room(struct out *o, size_t n)
 }
 
 void out_add(struct out *o, const void *data, size_t n);
+/* The same for data that stays as it is until out_flush: it is not copied. For pieces of some size.
+ */
+void out_add_kept(struct out *o, const void *data, size_t n);
 void out_str(struct out *o, const char *s);
 void out_u64(struct out *o, uint64_t v);
 void out_i64(struct out *o, int64_t v);

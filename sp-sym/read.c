@@ -64,7 +64,7 @@ static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
 	if (id != SP_NOT_FOUND)
 		return id;
 	const struct sp_spool_frame *f = NULL;
-	size_t n = sp_spool_frames(v->spool, &f), at = v->n_stack_frames;
+	size_t n = sp_spool_sample_frames(v->spool, s, &f), at = v->n_stack_frames;
 	if (!sp_grow(&v->stack_frames, &v->stack_frames_cap, at + n + 1, sizeof *v->stack_frames))
 		return SP_NOT_FOUND;
 	int32_t pid = sp_spool_thread(v->spool, s->thread)->pid;
@@ -79,12 +79,10 @@ static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
 	return id != SP_NOT_FOUND && sp_map64_put(&v->stack_ids, key, id) ? id : SP_NOT_FOUND;
 }
 
+/* The thread under the name that it has now. */
 static uint32_t add_task(struct view *v, const struct sp_spool_sample *s)
 {
-	uint32_t last = v->thread_task[s->thread];
 	const char *comm = s->comm ? s->comm : "";
-	if (last != SP_NONE && !strcmp(v->tasks[last].comm, comm))
-		return last;
 	uint32_t name = sp_intern_add(&v->comms, comm, strlen(comm), NULL);
 	if (name == SP_NOT_FOUND)
 		return name;
@@ -100,7 +98,6 @@ static uint32_t add_task(struct view *v, const struct sp_spool_sample *s)
 		if (!t->comm)
 			return SP_NOT_FOUND;
 	}
-	v->thread_task[s->thread] = id;
 	return id;
 }
 
@@ -117,6 +114,20 @@ static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event)
 		return SP_NOT_FOUND;
 	*lane = (struct view_lane){task, event};
 	return id;
+}
+
+/* The task and lane of a sample: mostly those that its thread last had. */
+static const struct view_last *find_lane(struct view *v, const struct sp_spool_sample *s)
+{
+	struct view_last *last = &v->last[s->thread];
+	if (last->task != SP_NONE && last->comm == s->comm && last->event == s->event)
+		return last;
+	uint32_t task = add_task(v, s);
+	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event);
+	if (lane == SP_NOT_FOUND)
+		return NULL;
+	*last = (struct view_last){s->comm, task, s->event, lane};
+	return last;
 }
 
 /* The row of a sample that is new in its lane: the row of an equal stack, or a new one. */
@@ -140,20 +151,61 @@ static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_
 	return id;
 }
 
+/* The next sample that passes the sample filters, into the ring. In the first pass *n_read is not
+ * known to end; the second one ends where the first did, which a signal may have ended early. */
+static int fetch(struct view *v, uint64_t *n_read, uint64_t end, struct sp_err *err)
+{
+	struct view_ahead *a = &v->ahead;
+	struct view_item *item = &a->v[a->in % VIEW_AHEAD];
+	int r = 0;
+	while (*n_read < end && (r = sp_spool_next(v->spool, &item->s, err)) > 0) {
+		if ((*n_read & 0xfff) == 0 && end == UINT64_MAX && sp_stop_level() > 0) {
+			v->stopped = true;
+			r = 0;
+			break;
+		}
+		item->seq = (*n_read)++;
+		if (!view_sample_passes(v, &item->s))
+			continue;
+		const struct view_last *last = find_lane(v, &item->s);
+		if (!last)
+			return sp_err_nomem(err);
+		item->task = last->task;
+		item->lane = last->lane;
+		item->key = (uint64_t)item->s.stack << 32 | item->lane;
+		__builtin_prefetch(tally_place(&v->seen, item->key));
+		a->in++;
+		return 1;
+	}
+	a->ended = true;
+	return r < 0 ? r : 0;
+}
+
+/* The next sample in order, with those behind it on their way: 1, or 0 at the end. */
+static int next_item(struct view *v, struct view_item **out, uint64_t *n_read, uint64_t end,
+		     struct sp_err *err)
+{
+	struct view_ahead *a = &v->ahead;
+	while (!a->ended && a->in - a->out < VIEW_AHEAD) {
+		int r = fetch(v, n_read, end, err);
+		if (r < 0)
+			return r;
+	}
+	if (a->in == a->out)
+		return 0;
+	*out = &a->v[a->out++ % VIEW_AHEAD];
+	return 1;
+}
+
 /* The slot of a sample; NULL when memory ends. One look into a large table, in the common case: by
  * the spool's own number of the stack. */
-static struct tally_slot *find_slot(struct view *v, const struct sp_spool_sample *s)
+static struct tally_slot *find_slot(struct view *v, const struct view_item *item)
 {
-	uint32_t task = add_task(v, s);
-	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event);
-	if (lane == SP_NOT_FOUND)
-		return NULL;
-	uint64_t key = (uint64_t)s->stack << 32 | lane;
-	struct tally_slot *slot = tally_find(&v->seen, key);
+	struct tally_slot *slot = tally_find(&v->seen, item->key);
 	if (slot)
 		return slot;
-	uint32_t row = new_row(v, s, task, lane);
-	return row == SP_NOT_FOUND ? NULL : tally_add(&v->seen, key, row);
+	uint32_t row = new_row(v, &item->s, item->task, item->lane);
+	return row == SP_NOT_FOUND ? NULL : tally_add(&v->seen, item->key, row);
 }
 
 /* What a slot counted, to its row. */
@@ -178,20 +230,20 @@ static int prepare(struct view *v, struct sp_err *err)
 {
 	struct sp_map64 pids = {0};
 	size_t n = sp_spool_n_threads(v->spool), n_events = sp_spool_n_events(v->spool);
-	v->thread_task = malloc((n + 1) * sizeof *v->thread_task);
+	v->last = calloc(n + 1, sizeof *v->last);
 	v->pid_index = malloc((n + 1) * sizeof *v->pid_index);
 	v->event_shown = calloc(n_events + 1, 1);
-	bool ok = v->thread_task && v->pid_index && v->event_shown;
+	bool ok = v->last && v->pid_index && v->event_shown;
 	for (size_t i = 0; ok && i < n; i++) {
 		uint64_t pid = (uint32_t)sp_spool_thread(v->spool, (uint32_t)i)->pid;
-		v->thread_task[i] = SP_NONE;
+		v->last[i].task = SP_NONE;
 		v->pid_index[i] = sp_map64_get(&pids, pid);
 		if (v->pid_index[i] == SP_NOT_FOUND) {
 			v->pid_index[i] = pids.n;
 			ok = sp_map64_put(&pids, pid, pids.n);
 		}
 	}
-	v->n_thread_task = n;
+	v->n_last = n;
 	const struct view_words *events = &v->opt->events;
 	for (size_t i = 0; ok && i < n_events; i++) {
 		const char *name = sp_spool_event(v->spool, (uint32_t)i)->name;
@@ -212,27 +264,20 @@ int view_init(struct view *v, struct sp_spool *spool, const struct view_options 
 
 int view_load(struct view *v, struct sp_err *err)
 {
-	struct sp_spool_sample s;
+	struct view_item *item;
 	int r;
 	v->first_ns = UINT64_MAX;
-	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
-		if ((v->n_read++ & 0xfff) == 0 && sp_stop_level() > 0) {
-			v->stopped = true;
-			r = 0;
-			v->n_read--;
-			break;
-		}
-		if (!view_sample_passes(v, &s))
-			continue;
-		struct tally_slot *slot = find_slot(v, &s);
+	while ((r = next_item(v, &item, &v->n_read, UINT64_MAX, err)) > 0) {
+		struct tally_slot *slot = find_slot(v, item);
 		if (!slot)
 			return sp_err_nomem(err);
 		if (slot->n == UINT32_MAX)
 			settle(v, slot);
 		slot->n++;
-		slot->weight += s.weight;
-		v->first_ns = s.time_ns < v->first_ns ? s.time_ns : v->first_ns;
-		v->last_ns = s.time_ns > v->last_ns ? s.time_ns : v->last_ns;
+		slot->weight += item->s.weight;
+		uint64_t time = item->s.time_ns;
+		v->first_ns = time < v->first_ns ? time : v->first_ns;
+		v->last_ns = time > v->last_ns ? time : v->last_ns;
 	}
 	settle_all(v);
 	if (v->first_ns == UINT64_MAX)
@@ -244,34 +289,42 @@ void view_rewind(struct view *v)
 {
 	sp_spool_rewind(v->spool);
 	v->n_again = 0;
-	for (size_t i = 0; i < v->n_thread_task; i++)
-		v->thread_task[i] = SP_NONE;
+	v->ahead = (struct view_ahead){0};
+	for (size_t i = 0; i < v->n_last; i++)
+		v->last[i].task = SP_NONE;
+}
+
+/* Half-way through the ring a sample's slot is there, and tells which row comes next. */
+static void look_for_rows(struct view *v)
+{
+	struct view_ahead *a = &v->ahead;
+	uint64_t to = a->ended ? a->in : a->in - VIEW_AHEAD / 2;
+	for (; a->half < to; a->half++) {
+		struct view_item *item = &a->v[a->half % VIEW_AHEAD];
+		const struct tally_slot *slot = tally_find(&v->seen, item->key);
+		item->row = slot ? slot->row - 1 : SP_NONE;
+		if (slot)
+			__builtin_prefetch(&v->rows[item->row]);
+	}
 }
 
 int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 {
-	struct sp_spool_sample s;
-	int r = 0;
-	/* A signal may have ended the first pass early: this one ends at the same place. */
-	while (v->n_again < v->n_read && (r = sp_spool_next(v->spool, &s, err)) > 0) {
-		v->n_again++;
-		if (!view_sample_passes(v, &s))
-			continue;
-		size_t before = v->n_rows;
-		struct tally_slot *slot = find_slot(v, &s);
-		if (!slot)
-			return sp_err_nomem(err);
-		if (v->n_rows != before)
+	struct view_item *item;
+	int r;
+	while ((r = next_item(v, &item, &v->n_again, v->n_read, err)) > 0) {
+		look_for_rows(v);
+		if (item->row == SP_NONE)
 			return sp_err_set(
 				err, SP_ERR_CORRUPT, 0,
 				"cannot read the samples a second time: the spool changed");
-		uint32_t id = slot->row - 1;
-		if (!v->rows[id].n)
+		if (!v->rows[item->row].n)
 			continue;
-		*out = (struct view_sample){s.time_ns, s.weight, id, s.cpu};
+		*out = (struct view_sample){item->s.time_ns, item->s.weight, item->seq, item->row,
+					    item->s.cpu};
 		return 1;
 	}
-	return r < 0 ? r : 0;
+	return r;
 }
 
 void view_deinit(struct view *v)
@@ -291,7 +344,7 @@ void view_deinit(struct view *v)
 	free(v->places);
 	free(v->funcs);
 	free(v->lanes);
-	free(v->thread_task);
+	free(v->last);
 	free(v->pid_index);
 	free(v->event_shown);
 	sp_map64_deinit(&v->stack_ids);

@@ -78,7 +78,24 @@ struct view_row {
 
 struct view_sample {
 	uint64_t time_ns, weight;
+	uint64_t seq; /* its number in the whole spool, from 0 */
 	uint32_t row, cpu;
+};
+
+/* Samples that are read before their turn: what each will touch in the large tables is under way
+ * to the cache by then. */
+#define VIEW_AHEAD 32u
+
+struct view_ahead {
+	struct view_item {
+		struct sp_spool_sample s; /* but for the comm, which is in the task */
+		uint64_t seq, key;        /* key: of the tally */
+		uint32_t task, lane;
+		uint32_t row; /* set half-way, when known by then; else SP_NONE */
+	} v[VIEW_AHEAD];
+	uint64_t in, out; /* items that came and went, modulo VIEW_AHEAD */
+	uint64_t half;    /* items whose row was looked for */
+	bool ended;
 };
 
 struct view {
@@ -107,6 +124,7 @@ struct view {
 	size_t max_levels;   /* the longest stack's, with inlined ones */
 
 	uint64_t n_read, n_again;   /* samples read from the spool, by load and by next */
+	struct view_ahead ahead;
 	uint64_t n_samples, weight; /* shown: of all rows */
 	uint64_t first_ns, last_ns; /* of the samples that passed the sample filters */
 	const char *note;           /* what a format has to say about its output, or NULL */
@@ -120,8 +138,11 @@ struct view {
 		uint32_t task, event;
 	} * lanes;
 	size_t n_lanes, lanes_cap;
-	uint32_t *thread_task; /* the task that a thread last was, or SP_NONE */
-	size_t n_thread_task;
+	struct view_last {
+		const char *comm; /* the spool's own text, which it keeps: the same one is equal */
+		uint32_t task, event, lane;
+	} * last; /* by the spool's thread: what it last was; task may be SP_NONE */
+	size_t n_last;
 	uint32_t *pid_index; /* by spool thread */
 	uint8_t *event_shown;
 };

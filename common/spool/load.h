@@ -168,6 +168,7 @@ struct sp_spool {
 	size_t n_frame, cap_frame;
 	struct sp_rnode *node;
 	size_t n_node, cap_node;
+	bool has_lost_nodes; /* else no sample need be looked at for it */
 	struct sp_repoch *epoch;
 	size_t n_epoch, cap_epoch;
 	struct sp_rblock *block; /* those with samples */

@@ -412,6 +412,7 @@ static const char *load_frames(struct sp_spool *s, struct sp_data *d, const stru
 	if (!why && (lost == UINT32_MAX ||
 		     !EXTEND(s, node, (size_t)lost + d->head[SP_HEAD_N_NODES])))
 		why = "its stacks do not continue those before";
+	s->has_lost_nodes |= lost > 0;
 	for (; !why && lost; lost--)
 		s->node[s->n_node++] = (struct sp_rnode){.parent = SP_NONE, .frame = SP_NONE};
 	return why;

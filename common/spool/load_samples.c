@@ -48,6 +48,7 @@ static const char *push_nodes(struct walk *w, uint32_t base, uint64_t n)
 			return "a stack refers to no frame";
 		if (s->frame[frame].kind == SP_FKIND_LOST)
 			lost = true;
+		s->has_lost_nodes |= lost;
 		s->node[w->node] = (struct sp_rnode){
 			.parent = base,
 			.frame = lost ? SP_NONE : frame,
@@ -166,7 +167,7 @@ static const char *next_sample(struct walk *w, struct sp_rsample *out, const str
 	*cpu += (uint32_t)sp_unzigzag(sp_col_next(&w->c[SP_COL_S_CPU]));
 	out->cpu = *cpu - 1;
 	out->weight = g->weight + (uint64_t)sp_unzigzag(sp_col_next(&w->c[SP_COL_S_WEIGHT]));
-	bool lost = g->lost || (!why && w->prev != SP_NONE &&
+	bool lost = g->lost || (w->s->has_lost_nodes && !why && w->prev != SP_NONE &&
 				w->s->node[w->prev].frame == SP_NONE);
 	out->stack = lost ? SP_STACK_LOST : w->prev;
 	return why;

@@ -1,0 +1,30 @@
+/* Texts of whole stacks, kept while there is room: what a format repeats with each sample is made
+ * once. When the room ends, all are forgotten and made again as they come. */
+#ifndef SYM_PIECES_H
+#define SYM_PIECES_H
+
+#include "base/table.h"
+#include "out.h"
+
+struct pieces {
+	struct out text; /* what is being written; .memory must be set */
+	struct sp_buf kept;
+	struct sp_map64 ids;
+	uint32_t *dense; /* owned; NULL, or instead of ids: piece + 1 of keys below n_dense */
+	size_t n_dense;
+	size_t *at; /* owned; piece i is kept from at[i] to at[i + 1] */
+	size_t n, cap;
+};
+
+#define PIECES {.text = {.memory = true}}
+
+/* All keys will be below n: quicker. False when memory ended. */
+bool pieces_dense(struct pieces *p, size_t n);
+/* Write that piece again: false when it is not known. Then the caller writes it to p->text, and
+ * pieces_end, which is false when memory ended, keeps it and sends it to o. Always the same o,
+ * which refers to what is kept: pieces_deinit flushes it. */
+bool pieces_write(struct pieces *p, uint64_t key, struct out *o);
+bool pieces_end(struct pieces *p, uint64_t key, struct out *o);
+void pieces_deinit(struct pieces *p, struct out *o);
+
+#endif
