@@ -86,7 +86,8 @@ static struct res_file *new_file(struct sp_resolver *r, const struct sp_spool_mo
 static int add_files(struct sp_resolver *r, struct sp_err *err)
 {
 	size_t n = res_n_modules(r);
-	if (!sp_grow(&r->file_of, &r->file_of_cap, n + 1, sizeof *r->file_of))
+	if (!sp_grow(&r->file_of, &r->file_of_cap, n + 1, sizeof *r->file_of) ||
+	    !sp_grow(&r->is_code, &r->is_code_cap, n + 1, sizeof *r->is_code))
 		return sp_err_nomem(err);
 	for (; r->n_file_of < n; r->n_file_of++) {
 		const struct sp_spool_module *m = res_module(r, (uint32_t)r->n_file_of);
@@ -95,6 +96,9 @@ static int add_files(struct sp_resolver *r, struct sp_err *err)
 			return sp_err_nomem(err);
 		r->file_of[r->n_file_of] =
 			at == SP_NOT_FOUND ? (uint32_t)r->n_files - 1 : at;
+		r->is_code[r->n_file_of] = res_is_code_memory(m) ? RES_CODE_MEMORY
+					   : is_memfd(m->path)   ? RES_CODE_MEMFD
+								 : 0;
 	}
 	return 0;
 }
@@ -151,6 +155,7 @@ void sp_resolver_free(struct sp_resolver *r)
 		sp_symfile_close(r->files[i].symfile);
 	free(r->files);
 	free(r->file_of);
+	free(r->is_code);
 	sp_map64_deinit(&r->file_by_number);
 	res_jit_refresh(r);
 	free(r->jits);
@@ -184,16 +189,16 @@ static enum kind kind_of(const struct sp_resolver *r, const struct sp_spool_fram
 		return KIND_TRUNCATED;
 	if (f->mode == SP_FRAME_KERNEL)
 		return KIND_KERNEL;
-	const struct sp_spool_module *m = module_of(r, f);
-	return m && !res_is_code_memory(m) ? KIND_FILE : KIND_JIT;
+	bool has_file = f->module < r->n_file_of && !(r->is_code[f->module] & RES_CODE_MEMORY);
+	return has_file ? KIND_FILE : KIND_JIT;
 }
 
 /* Files are the same for all processes; code made at run time is each process's own. */
 static uint64_t key_of(const struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f)
 {
 	enum kind kind = kind_of(r, f);
-	const struct sp_spool_module *m = module_of(r, f);
-	bool own = kind == KIND_JIT || (kind == KIND_FILE && m && is_memfd(m->path));
+	bool own = kind == KIND_JIT ||
+		   (kind == KIND_FILE && r->is_code[f->module] & RES_CODE_MEMFD);
 	return (own ? (uint64_t)(uint32_t)pid << 32 : 0) | f->frame_id;
 }
 

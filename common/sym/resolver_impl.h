@@ -50,6 +50,10 @@ struct res_group {
 	bool is_new; /* set_modules is due */
 };
 
+/* What a module's path says of it: it is no file, or one that may hold code of the process's own. */
+#define RES_CODE_MEMORY 1u
+#define RES_CODE_MEMFD 2u
+
 /* Code made at run time by a process. */
 struct res_jit {
 	int32_t pid;
@@ -101,6 +105,8 @@ struct sp_resolver {
 	size_t n_files, files_cap;
 	uint32_t *file_of; /* owned: by module id, index in files */
 	size_t n_file_of, file_of_cap;
+	uint8_t *is_code; /* owned: by module id, RES_CODE_* */
+	size_t is_code_cap;
 	struct sp_map64 file_by_number; /* the modules' file: index in files */
 	struct res_jit **jits; /* owned */
 	size_t n_jits, jits_cap;
