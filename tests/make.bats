@@ -133,6 +133,14 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 		equal "$status" 1
 		holds "$output" "$name: "
 	done
+	# From C++ too, each header alone.
+	local header
+	for header in root/opt/sp/include/stackpulse/*.h; do
+		g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iroot/opt/sp/include -x c++ "$header" || fail "$header"
+	done
+	echo 'int main() { return sp_process_exists(1) ? 0 : 1; }' >cxx.cc
+	# shellcheck disable=SC2046 # flags
+	g++ -include stackpulse/process.h cxx.cc $(pkg-config --cflags --libs stackpulse) -o cxx && ./cxx
 	"$SP_PROG/stream" samples=5000 stacks=30 procs=2 truncated=9 >s.stream
 	sp-spool -q -o p.spool s.stream
 	cmp <(./replay p.spool) <(sp-sym --format=raw p.spool)

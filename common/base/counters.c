@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+_Static_assert(SP_N_COUNTERS <= 64, "struct sp_counters.known has 64 bits");
+
 static const char *const names[] = {
 #define X(name, text) #name,
 	SP_COUNTERS(X)

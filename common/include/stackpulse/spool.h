@@ -17,6 +17,10 @@
 #include "stackpulse/counters.h"
 #include "stackpulse/error.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct sp_spool;
 
 #define SP_NONE UINT32_MAX
@@ -189,5 +193,9 @@ int sp_spool_refresh(struct sp_spool *s, struct sp_err *err);
 
 /* Microseconds on the recording's timeline: start_timestamp_us + (time - first sample's time)/1000. */
 uint64_t sp_spool_timestamp_us(const struct sp_spool *s, uint64_t time_ns);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

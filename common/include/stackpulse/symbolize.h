@@ -34,6 +34,10 @@
 #include "stackpulse/error.h"
 #include "stackpulse/spool.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- What a frame is ------------------------------------------------------------------------ */
 
 enum sp_frame_kind {
@@ -259,5 +263,9 @@ bool sp_is_python_module(const char *path);
 /* What is shown for a module's path: its base name, without the kernel's mark of deleted files;
  * "[anon]" for memory that is no file's. Within path or a constant; *len is its length. */
 const char *sp_path_to_name(const char *path, size_t *len);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
