@@ -230,7 +230,9 @@ static int take_tracing_data(struct sp_reader *r, struct frame *f, struct sp_err
 	sp_count(&r->counters, SP_C_skipped_records, 1);
 	struct sp_buf data = {0};
 	struct sp_source *s = &r->src;
-	if (n > HEAD_BYTES_MAX) {
+	if (n && f->size - 12 >= n) { /* simpleperf once had it inside of the record */
+		sp_events_feature(&r->ev, SP_FEATURE_TRACING_DATA, f->raw + 12, n);
+	} else if (n > HEAD_BYTES_MAX) {
 		int skipped = sp_source_skip(s, n, err);
 		if (skipped <= 0)
 			return skipped == 0 ? cut_in_payload(r, f) : skipped;

@@ -284,6 +284,11 @@ static void own_tid(struct sp_record *rec, struct sp_cursor *c)
 	rec->has_tid = true;
 }
 
+bool sp_mmap2_has_prot(const uint8_t *p, size_t n)
+{
+	return n >= 8 && *p < 8 && (n > 8 || *p);
+}
+
 static void decode_mmap(struct sp_record *rec, struct sp_cursor *c)
 {
 	struct sp_perf_mmap *m = &rec->mmap;
@@ -292,11 +297,14 @@ static void decode_mmap(struct sp_record *rec, struct sp_cursor *c)
 	m->start = sp_cur_u64(c);
 	m->len = sp_cur_u64(c);
 	m->pgoff = sp_cur_u64(c);
+	m->prot = rec->misc & SP_MISC_MMAP_DATA ? 1 : 4; /* PROT_READ, PROT_EXEC */
 	if (rec->type == SP_PERF_MMAP2) {
 		m->is_mmap2 = true;
 		const uint8_t *file = sp_cur_bytes(c, 24);
-		m->prot = sp_cur_u32(c);
-		m->flags = sp_cur_u32(c);
+		if (file && sp_mmap2_has_prot(c->p, sp_cur_left(c))) {
+			m->prot = sp_cur_u32(c);
+			m->flags = sp_cur_u32(c);
+		}
 		if (file && rec->misc & SP_MISC_BUILD_ID) {
 			m->build_id_len = file[0] <= 20 ? file[0] : 0;
 			memcpy(m->build_id, file + 4, 20);
@@ -307,8 +315,6 @@ static void decode_mmap(struct sp_record *rec, struct sp_cursor *c)
 			m->ino = sp_get64(file + 8);
 			m->ino_gen = sp_get64(file + 16);
 		}
-	} else {
-		m->prot = rec->misc & SP_MISC_MMAP_DATA ? 1 : 4; /* PROT_READ, PROT_EXEC */
 	}
 	m->path = sp_cur_str(c);
 }

@@ -22,6 +22,12 @@ size_t sp_sample_id_size(const struct sp_attr *a);
 int sp_sample_id_offset(const struct sp_attr *a);
 int sp_trailer_id_offset(const struct sp_attr *a);
 
+/* Linux 3.12 to 3.15 (and RHEL 7) wrote MMAP2 without protection and flags: p, n bytes behind the
+ * inode's generation, is the path then (f972eb63b100 of Linux 3.16 put them before it). Of the
+ * protections only read, write and execute are ever written, and no path begins with such a byte:
+ * the first byte tells, in either byte order. */
+bool sp_mmap2_has_prot(const uint8_t *p, size_t n);
+
 /* perf since 6.15 records off-CPU time as bpf-output whose raw data is the sample: u32 pid, tid,
  * u64 period, chain, u64 cgroup (tools/perf/util/evsel.c). stream.md: read, never written. */
 bool sp_event_is_offcpu_raw(const struct sp_event *event);

@@ -209,7 +209,8 @@ static bool swap_kernel(struct swapper *s, uint32_t type, uint16_t misc)
 			halves(s, 2);
 			words(s, 2);
 		}
-		halves(s, 2);
+		if (!s->bad && sp_mmap2_has_prot(s->p, (size_t)(s->end - s->p)))
+			halves(s, 2);
 		return true;
 	case SP_PERF_LOST:
 	case SP_PERF_AUX:

@@ -301,6 +301,29 @@ static void test_auxtrace(bool be)
 	sp_buf_deinit(&e.b);
 }
 
+/* simpleperf before 2020 put the tracing data into the record, padded to 64 bytes. */
+static void test_tracing_inside(bool be)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = e_plain_attr();
+	e_pipe(&e);
+	e_head_attr(&e, &a, 128, &id_a, 1);
+	e_begin(&e, SP_PERF_HEADER_TRACING_DATA, 0);
+	e32(&e, 24);
+	sp_buf_add(&e.b, "formats of tracepoints..", 24);
+	sp_buf_zero(&e.b, 40);
+	e_end(&e);
+	e_sample(&e, id_a, 1, 1);
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	tap_str(times(r), "1", "what follows tracing data inside of its record is read");
+	size_t n = 0;
+	const uint8_t *data = r ? sp_reader_feature(r, SP_FEATURE_TRACING_DATA, &n) : NULL;
+	tap_ok(data && n == 24 && !memcmp(data, "formats of tracepoints..", 24),
+	       "and the data is kept");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* --- compressed --- */
 
 /* inner, compressed as one stream, in records of at most part bytes. */
@@ -728,6 +751,7 @@ int main(void)
 	test_bomb();
 	for (int be = 0; be < 2; be++) {
 		test_auxtrace(be);
+		test_tracing_inside(be);
 		test_features(be);
 		test_files(be);
 	}

@@ -282,6 +282,14 @@ static void put_others(struct enc *e)
 	estr(e, "/lib/id.so", 8);
 	e_sid(e, 14, 15, 1003, 7, 77);
 	e_end(e);
+	for (int exe = 0; exe < 2; exe++) { /* Linux 3.12's form */
+		e_begin(e, SP_PERF_MMAP2, exe ? 2 : 2 | SP_MISC_MMAP_DATA);
+		e32(e, 14), e32(e, 15), e64(e, 0x700000), e64(e, 0x5000), e64(e, 0x7000);
+		e32(e, 8), e32(e, 1), e64(e, 4712), e64(e, 9);
+		estr(e, exe ? "/lib/3.12.so" : "[stack]", 8);
+		e_sid(e, 14, 15, 1003, 7, 77);
+		e_end(e);
+	}
 	e_begin(e, SP_PERF_COMM, SP_MISC_COMM_EXEC);
 	e32(e, 16), e32(e, 17);
 	estr(e, "named", 8);
@@ -355,6 +363,16 @@ static void check_maps(struct sp_reader *r)
 		EQ(rec.mmap.ino, 0, "MMAP2 with build-id has no inode");
 		EQ(rec.mmap.start, 0x600000, "its start");
 		STR(rec.mmap.path, "/lib/id.so", "its path");
+	}
+	if (find(r, SP_PERF_MMAP2, &rec)) {
+		STR(rec.mmap.path, "[stack]", "MMAP2 without protection and flags: its path");
+		EQ(rec.mmap.prot, 1, "as data it is readable");
+	}
+	if (find(r, SP_PERF_MMAP2, &rec)) {
+		STR(rec.mmap.path, "/lib/3.12.so", "and the other one's path");
+		EQ(rec.mmap.prot, 4, "else executable");
+		EQ(rec.mmap.ino, 4712, "its inode");
+		EQ(rec.tid, 15, "its sample_id");
 	}
 }
 
