@@ -8,7 +8,7 @@
 
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
-BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libiberty-dev libbpf-dev
+BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libbpf-dev
 TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps
 DEV_PKGS   := shellcheck clang-format-14 valgrind
@@ -35,7 +35,7 @@ endif
 CFLAGS   += -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS)
 CPPFLAGS += $(if $(filter no,$(DEBUGINFOD)),-DSP_NO_DEBUGINFOD) $(if $(filter no,$(BPF)),-DSP_NO_BPF) -Icommon -Icommon/include $(FORTIFY) -pthread
 LDFLAGS  += -Wl,-z,relro,-z,now -pthread $(SANFLAGS)
-LDLIBS   := -lzstd -ldeflate -llzma -liberty
+LDLIBS   := -lzstd -ldeflate -llzma -lbz2 -liberty
 
 TOOLS  := sp-capture sp-unwind sp-spool sp-sym
 COMMON := $(wildcard common/*/*.c)

@@ -1,11 +1,14 @@
 #include "options.h"
 
+#include <dirent.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cli.h"
+#include "elf/archive.h"
 #include "view.h"
 
 enum {
@@ -90,7 +93,8 @@ static const struct sp_opt opts[] = {
 	[OPT_PATH_MAP] = {"path-map", 0, "OLD=NEW", "find files below OLD at NEW"},
 	[OPT_SYMFS] = {"symfs", 0, "DIR", "find all files below DIR"},
 	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR",
-			   "more debug files (also STACKPULSE_DEBUG_DIRS, by colons)"},
+			   "more debug files (also STACKPULSE_DEBUG_DIRS, by colons);\n"
+			   "a tarball of perf archive will do"},
 	[OPT_DEBUGINFOD] = {"debuginfod", 0, "WHEN",
 			    "ask the servers of DEBUGINFOD_URLS for debug files (auto), never,\n"
 			    "or look into their cache only (cache)"},
@@ -116,6 +120,24 @@ static const char examples[] =
 	"  sp-sym --diff old.spool new.spool             what got slower\n"
 	"  sp-sym --file parser.c out.spool              that file, with shares per line\n"
 	"  sp-sym -f pprof -o p.pb.gz out.spool; go tool pprof -http=: p.pb.gz";
+
+static bool is_file(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static void add_archive(struct view_options *opt, const char *path)
+{
+	struct sp_archives **all = &opt->resolver.archives;
+	struct sp_err err;
+	if (!*all)
+		*all = sp_archives_new();
+	if (!*all || !sp_archives_add(*all, path)) {
+		sp_err_nomem(&err);
+		sp_die(&err, NULL);
+	}
+}
 
 static void push_word(struct view_words *w, const char *word)
 {
@@ -199,7 +221,10 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 		opt->resolver.symfs = arg;
 		break;
 	case OPT_DEBUG_DIR:
-		push_word(&opt->debug_dirs, arg);
+		if (is_file(arg))
+			add_archive(opt, arg);
+		else
+			push_word(&opt->debug_dirs, arg);
 		break;
 	case OPT_PERF_MAPS:
 		set_perf_maps(opt, arg);
@@ -347,6 +372,23 @@ static void add_env_dirs(struct view_options *opt)
 	opt->env_dirs = copy;
 }
 
+/* What perf archive packed lies beside its recording, where the spool often lies too. */
+static void add_archives_beside(struct view_options *opt)
+{
+	static const char tail[] = ".data.tar.bz2";
+	DIR *d = opendir(opt->resolver.spool_dir);
+	char path[4096];
+	for (struct dirent *e; d && (e = readdir(d));) {
+		size_t len = strlen(e->d_name);
+		int n = snprintf(path, sizeof path, "%s/%s", opt->resolver.spool_dir, e->d_name);
+		if (len > sizeof tail - 1 && !strcmp(e->d_name + len - (sizeof tail - 1), tail) &&
+		    n > 0 && (size_t)n < sizeof path && is_file(path))
+			add_archive(opt, path);
+	}
+	if (d)
+		closedir(d);
+}
+
 /* Perf maps are sought beside the spool too. */
 static void set_spool_dir(struct view_options *opt)
 {
@@ -354,6 +396,8 @@ static void set_spool_dir(struct view_options *opt)
 		return;
 	opt->spool_dir = strdup(opt->input);
 	opt->resolver.spool_dir = opt->spool_dir ? dirname(opt->spool_dir) : NULL;
+	if (opt->resolver.spool_dir)
+		add_archives_beside(opt);
 }
 
 static void check(const struct view_options *opt)
@@ -452,5 +496,6 @@ void options_deinit(struct view_options *opt)
 	free(opt->path_maps.v);
 	free(opt->debug_dirs.v);
 	free(opt->env_dirs);
+	sp_archives_free(opt->resolver.archives);
 	free(opt->spool_dir);
 }

@@ -29,7 +29,8 @@ static const struct sp_opt opts[] = {
 		 "look for recorded files below OLD in NEW\n(whole components, may be repeated)"},
 	[OPT_SYMFS] = {"symfs", 0, "DIR", "look for recorded files below DIR first"},
 	[OPT_DEBUG_DIR] = {"debug-dir", 0, "DIR",
-			   "look for separate debug files there too\n(may be repeated)"},
+			   "look for debug files, and for programs by their build-ids,\n"
+			   "there too: a folder, or a tarball of perf archive\n(may be repeated)"},
 	[OPT_DUMP_CFI] = {"dump-cfi", 0, "FILE", "print the unwind rules of an ELF file and end"},
 	{0},
 };
@@ -71,6 +72,32 @@ static void say(int level, const char *path, const char *what)
 		sp_detail("%s%s%s", named ? "" : path, named ? "" : ": ", what);
 }
 
+static void add_archive(struct arguments *a, const char *path)
+{
+	struct sp_archives **all = &a->run.modules.find.archives;
+	struct sp_err err;
+	if (!*all)
+		*all = sp_archives_new();
+	if (!*all || !sp_archives_add(*all, path)) {
+		sp_err_nomem(&err);
+		sp_die(&err, NULL);
+	}
+}
+
+static void add_debug_dir(struct arguments *a, const char *arg)
+{
+	struct un_modules_options *m = &a->run.modules;
+	struct stat st;
+	if (stat(arg, &st) == 0 && S_ISREG(st.st_mode)) {
+		add_archive(a, arg);
+		return;
+	}
+	if (m->debug_dirs.n == MAX_LISTED)
+		sp_usage_error("--debug-dir: more than %d", MAX_LISTED);
+	a->debug_dirs[m->debug_dirs.n++] = arg;
+	m->find.n_debug_dirs = m->debug_dirs.n;
+}
+
 static void parse(struct arguments *a, int argc, char **argv)
 {
 	struct un_modules_options *m = &a->run.modules;
@@ -100,10 +127,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 			m->find.symfs = arg;
 			break;
 		case OPT_DEBUG_DIR:
-			if (m->debug_dirs.n == MAX_LISTED)
-				sp_usage_error("--debug-dir: more than %d", MAX_LISTED);
-			a->debug_dirs[m->debug_dirs.n++] = arg;
-			m->find.n_debug_dirs = m->debug_dirs.n;
+			add_debug_dir(a, arg);
 			break;
 		default:
 			a->dump_cfi = arg;
@@ -206,16 +230,17 @@ static uint64_t cpu_us(void)
 }
 
 /* perf archive leaves FILE.tar.bz2 beside FILE: the recorded programs, packed. */
-static void advise_archive(const char *input)
+static void use_archive(struct arguments *a)
 {
 	char path[4096];
-	int n = snprintf(path, sizeof path, "%s.tar.bz2", input);
+	if (!a->run.input)
+		return;
+	int n = snprintf(path, sizeof path, "%s.tar.bz2", a->run.input);
 	if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0)
-		sp_note("%s may hold them: tar xf %s -C ~/.debug, or into a folder for --debug-dir",
-			path, path);
+		add_archive(a, path);
 }
 
-static void report(const struct un_result *r, const char *input)
+static void report(const struct un_result *r)
 {
 	struct sp_buf b = {0};
 	if (sp_stats_json) {
@@ -240,8 +265,6 @@ static void report(const struct un_result *r, const char *input)
 	const char *advice = un_report_advice(r);
 	if (advice)
 		sp_note("%s", advice);
-	if (input && un_report_misses_files(r))
-		advise_archive(input);
 	sp_buf_deinit(&b);
 }
 
@@ -263,6 +286,7 @@ int main(int argc, char **argv)
 		return dump_cfi(a.dump_cfi);
 	}
 	open_input(&a);
+	use_archive(&a);
 	open_output(&a);
 	sp_sandbox_enter(&(struct sp_sandbox){0});
 
@@ -284,7 +308,10 @@ int main(int argc, char **argv)
 			result.state == SP_INPUT_CUT ? "not whole" : "damaged",
 			*result.complaint ? result.complaint : "samples could not be read");
 	}
-	report(&result, a.run.input);
+	for (size_t i = 0; sp_archives_problem(a.run.modules.find.archives, i); i++)
+		sp_note("%s", sp_archives_problem(a.run.modules.find.archives, i));
+	report(&result);
 	un_result_deinit(&result);
+	sp_archives_free(a.run.modules.find.archives);
 	return status;
 }

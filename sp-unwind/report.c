@@ -56,7 +56,8 @@ void un_report_line(struct sp_buf *b, const struct un_result *r)
 			      (unsigned long long)r->counters.v[SP_C_lost_events]);
 }
 
-bool un_report_misses_files(const struct un_result *r)
+/* Whether many stacks stop at files that were not found or have no unwind data. */
+static bool misses_files(const struct un_result *r)
 {
 	const uint64_t *n = r->stops.n;
 	return percent(n[UW_NO_CFI] + n[UW_NO_MODULE], r->n_walked) >= 5.0;
@@ -74,7 +75,7 @@ const char *un_report_advice(const struct un_result *r)
 	if (percent(n[UW_STACK_EXHAUSTED], r->n_walked) >= 5.0)
 		return "many stacks are cut: record more bytes of them (sp-capture -s 65528, perf "
 		       "record --call-graph dwarf,65528)";
-	if (un_report_misses_files(r))
+	if (misses_files(r))
 		return "many stacks stop at files without unwind data: -v names them; --path-map "
 		       "and --symfs say where copies are";
 	return NULL;

@@ -9,8 +9,6 @@
 void un_report_line(struct sp_buf *b, const struct un_result *r);
 /* The next step when something is off, or NULL. */
 const char *un_report_advice(const struct un_result *r);
-/* Whether many stacks stop at files that were not found or have no unwind data. */
-bool un_report_misses_files(const struct un_result *r);
 /* Lines "COUNT REASON in PATH", most frequent first; at most max. Each ends in a NUL; returns their
  * number. */
 size_t un_report_stops(struct sp_buf *b, const struct un_result *r, size_t max);

@@ -42,16 +42,21 @@ not_found_with() {
 	found_with --debug-dir "$PWD/elsewhere"
 }
 
-@test "what perf archive packed is found in a folder of one's own" {
+@test "what perf archive packed is read in place: beside the recording, or where --debug-dir says" {
 	record_and_move
 	perf archive x.data >archive.log 2>&1
-	mkdir unpacked
-	tar xf x.data.tar.bz2 -C unpacked
 	rm -r home/.debug
+	found_with
+	mkdir unpacked elsewhere
+	tar xf x.data.tar.bz2 -C unpacked
+	mv x.data.tar.bz2 elsewhere/packed
+	not_found_with
+	found_with --debug-dir elsewhere/packed
+	found_with --debug-dir unpacked
+	head -c 1000 elsewhere/packed >x.data.tar.bz2
 	not_found_with
 	sp-unwind x.data 2>log >/dev/null
-	holds "$(cat log)" "tar xf x.data.tar.bz2"
-	found_with --debug-dir unpacked
+	holds "$(cat log)" "x.data.tar.bz2: ends too early"
 }
 
 @test "a program that has gone is found through --symfs and --path-map" {

@@ -112,7 +112,7 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	LD_LIBRARY_PATH=$PWD/root/opt/sp/lib ./shared p.spool >out.shared
 	# shellcheck disable=SC2046
 	gcc -Wall -Werror -o static "$TOP/tests/examples/samples.c" $(pkg-config --cflags stackpulse) \
-		"$PWD/root/opt/sp/lib/libstackpulse.a" -lzstd -ldeflate -llzma -liberty -pthread
+		"$PWD/root/opt/sp/lib/libstackpulse.a" -lzstd -ldeflate -llzma -lbz2 -liberty -pthread
 	./static p.spool >out.static
 	cmp out.shared out.static
 	equal "$(cut -d" " -f1 out.shared)" "$(stat_of p.spool samples)" "samples that the library sees"

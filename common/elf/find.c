@@ -362,6 +362,32 @@ static int try_caches(struct search *s, const struct sp_find_options *o, struct 
 	return rc == 0 && id.len != padded ? try_cache_dirs(s, o, &id, err) : rc;
 }
 
+/* What perf archive packed. Its members are found by the build-id that they are named after; what
+ * they are is compared all the same. */
+static int try_archives(struct search *s, struct sp_archives *archives, struct sp_err *err)
+{
+	const struct sp_file_query *q = s->q;
+	const uint8_t *data;
+	size_t size;
+	char why[200] = "";
+	struct sp_elf e;
+	int rc = q->build_id.len ? sp_archives_find(archives, &q->build_id,
+						    q->path[0] == '[' ? "vdso" : "elf", &data,
+						    &size, why, err)
+				 : 0;
+	if (rc == 0 && why[0])
+		verdict(s, SP_FOUND_NOTHING, "%s", why);
+	if (rc <= 0 || sp_elf_init(&e, data, size, NULL) < 0)
+		return rc < 0 ? rc : 0;
+	judge(s, &e, &(struct stat){0}, -1, "the archive's file", TRUST_NOTHING);
+	if (!is_found(s)) {
+		sp_elf_close(&e);
+		return 0;
+	}
+	*s->out = e;
+	return 1;
+}
+
 int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struct sp_file_query *q,
 		char why[200], struct sp_err *err)
 {
@@ -379,6 +405,8 @@ int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struc
 		rc = try_path(&s, "", q->path, TRUST_PATH, err);
 	if (rc == 0)
 		rc = try_caches(&s, o, err);
+	if (rc == 0)
+		rc = try_archives(&s, o->archives, err);
 	if (rc < 0)
 		return rc;
 	if (s.best == SP_FOUND_NOTHING && !why[0])

@@ -5,13 +5,14 @@
  * caller has them.) Accepted on build-id, else device + inode, else - both unknown or zero - on the
  * path alone. A file that a path map chose is a copy: only its build-id is compared. Last come the
  * folders of files by build-id, DIR/.build-id/xx/yyyy…: --debug-dir's, then perf's cache ~/.debug
- * (perf buildid-cache, perf archive).
+ * (perf buildid-cache, perf archive), then the tarballs of perf archive.
  *
  * Device and inode are compared as the kernel shows them for mappings: stat gives other numbers on
  * overlayfs and btrfs, so that a candidate which differs there is looked up in /proc/self/maps. */
 #ifndef SP_ELF_FIND_H
 #define SP_ELF_FIND_H
 
+#include "elf/archive.h"
 #include "elf/elf_file.h"
 
 struct sp_find_options {
@@ -20,6 +21,7 @@ struct sp_find_options {
 	const char *symfs; /* or NULL */
 	const char *const *debug_dirs; /* searched before ~/.debug */
 	size_t n_debug_dirs;
+	struct sp_archives *archives; /* borrowed, must outlive what is found in them; or NULL */
 };
 
 struct sp_file_query {

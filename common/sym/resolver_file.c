@@ -130,7 +130,8 @@ struct sp_find_options res_find_options(const struct sp_resolver *r)
 					.n_path_maps = r->options.n_path_maps,
 					.symfs = r->options.symfs,
 					.debug_dirs = r->options.debug_dirs,
-					.n_debug_dirs = r->options.n_debug_dirs};
+					.n_debug_dirs = r->options.n_debug_dirs,
+					.archives = r->options.archives};
 }
 
 struct sp_file_query res_file_query(const struct sp_resolver *r, const struct sp_spool_module *m)

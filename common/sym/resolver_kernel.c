@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "sym/cachedir.h"
+#include "elf/archive.h"
 #include "sym/resolver_impl.h"
 
 #define OBJECT_KALLSYMS 4 /* stream.md: embedded object kinds */
@@ -121,6 +122,23 @@ static int read_own(struct sp_resolver *r, struct sp_err *err)
 /* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
  * them: DIR/.build-id/xx/yyyy/kallsyms. They are of some boot; the mapping says where the code
  * began in the recorded one. */
+static int read_cached_text(struct sp_resolver *r, const struct sp_spool_module *m,
+			    const char *text, size_t size, bool exact, struct sp_err *err)
+{
+	const char *name = strrchr(m->path, ']');
+	uint64_t there =
+		name && name[1] && size <= KALLSYMS_MAX ? symbol_in(text, size, name + 1) : 0;
+	uint64_t here = m->start ? m->start : m->file_offset;
+	int rc = 0;
+	/* The same build where it was: then it names the core's code as /proc/kallsyms would, which
+	 * the kernel takes 40 ms to print. */
+	if (there && there == here && exact)
+		rc = sp_kallsyms_add_sorted(&r->kallsyms, text, size, here, err);
+	else if (there && here && !exact)
+		rc = sp_kallsyms_add_core(&r->kallsyms, text, size, here - there, err);
+	return rc < 0 ? rc : 0;
+}
+
 static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m, const char *dir,
 			  bool exact, struct sp_err *err)
 {
@@ -132,22 +150,26 @@ static int read_cached_in(struct sp_resolver *r, const struct sp_spool_module *m
 	sp_build_id_hex(&id, hex);
 	int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%s/kallsyms", dir, hex, hex + 2);
 	struct sp_map_file text;
-	int rc = 0;
 	if (n <= 0 || (size_t)n >= sizeof path || sp_map_file_open(&text, path, NULL) < 0)
 		return 0;
-	const char *name = strrchr(m->path, ']'), *from = (const char *)text.data;
-	uint64_t there = name && name[1] && text.size <= KALLSYMS_MAX
-				 ? symbol_in(from, text.size, name + 1)
-				 : 0;
-	uint64_t here = m->start ? m->start : m->file_offset;
-	/* The same build where it was: then it names the core's code as /proc/kallsyms would, which
-	 * the kernel takes 40 ms to print. */
-	if (there && there == here && exact)
-		rc = sp_kallsyms_add_sorted(&r->kallsyms, from, text.size, here, err);
-	else if (there && here && !exact)
-		rc = sp_kallsyms_add_core(&r->kallsyms, from, text.size, here - there, err);
+	int rc = read_cached_text(r, m, (const char *)text.data, text.size, exact, err);
 	sp_map_file_close(&text);
-	return rc < 0 ? rc : 0;
+	return rc;
+}
+
+/* The tarballs of perf archive: asked last, since they have to be unpacked. */
+static int read_archived(struct sp_resolver *r, const struct sp_spool_module *m,
+			 struct sp_err *err)
+{
+	struct sp_build_id id = {.len = m->build_id_len};
+	const uint8_t *data;
+	size_t size;
+	if (id.len > SP_BUILD_ID_MAX)
+		return 0;
+	memcpy(id.bytes, m->build_id, id.len);
+	int rc = sp_archives_find(r->options.archives, &id, "kallsyms", &data, &size,
+				  r->kernel_problem, err);
+	return rc > 0 ? read_cached_text(r, m, (const char *)data, size, false, err) : rc;
 }
 
 static int read_cached(struct sp_resolver *r, bool exact, struct sp_err *err)
@@ -164,6 +186,8 @@ static int read_cached(struct sp_resolver *r, bool exact, struct sp_err *err)
 				rc = read_cached_in(r, m,
 						    k < n_dirs ? r->options.debug_dirs[k] : cache,
 						    exact, err);
+		if (m->is_kernel && rc >= 0 && !exact && !r->kallsyms.n_symbols)
+			rc = read_archived(r, m, err);
 	}
 	return rc;
 }

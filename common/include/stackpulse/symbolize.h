@@ -180,6 +180,7 @@ enum sp_perf_maps {
 };
 
 struct sp_cachedir;
+struct sp_archives;
 
 /* Zeros are the defaults. Pointers are borrowed until the resolver is freed. */
 struct sp_resolver_options {
@@ -190,6 +191,7 @@ struct sp_resolver_options {
 	 * folders, names of .gnu_debuglink, dwz, dwo and dwp. */
 	const char *const *debug_dirs;
 	size_t n_debug_dirs;
+	struct sp_archives *archives; /* tarballs of perf archive: sp-sym's; NULL = none */
 	const char *perf_map_dir; /* NULL: embedded, /proc/PID/root/tmp, /tmp, the spool's folder */
 	const char *spool_dir; /* where the spool lies; perf maps are sought there too; or NULL */
 	enum sp_perf_maps perf_maps;
