@@ -371,7 +371,13 @@ int cap_attach_side_band(struct cap_session *s, struct sp_err *err)
 	return 0;
 }
 
-int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
+void cap_attach_describe(struct cap_session *s, int32_t pid)
+{
+	struct sp_err err;
+	describe(s, pid, false, &err);
+}
+
+int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
 	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);
 	if (!q)
@@ -379,7 +385,12 @@ int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 	q->is_root = true;
 	s->n_threads = 1;
 	cap_emit_cmdline_add(&s->emit, pid, s->o->command);
-	int rc = root_add(s, pid, err);
+	return root_add(s, pid, err);
+}
+
+int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
+{
+	int rc = cap_attach_command(s, pid, err);
 	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, false, err);
 }
 
@@ -493,11 +504,12 @@ void cap_attach_switch(struct cap_session *s, bool on)
 			if (s->tasks[i].fds[c] >= 0)
 				ioctl(s->tasks[i].fds[c],
 				      on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+	cap_system_switch(s, on);
 }
 
 uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
 {
-	uint64_t sum = s->retired_lost[cpu_index];
+	uint64_t sum = s->retired_lost[cpu_index] + cap_system_lost(s, cpu_index);
 	for (size_t i = 0; i < s->n_tasks; i++)
 		sum += lost_of(s->tasks[i].fds[cpu_index]);
 	if (s->side_fds)

@@ -57,6 +57,15 @@ void cap_emit_deinit(struct cap_emit *e)
 	free(e->losses);
 }
 
+bool cap_emit_cpu_add(struct cap_emit *e)
+{
+	size_t cap = e->n_cpus;
+	if (!sp_grow(&e->losses, &cap, e->n_cpus + 1, sizeof *e->losses))
+		return false;
+	e->losses[e->n_cpus] = (struct cap_loss){0};
+	return true;
+}
+
 /* Room for a record that is no sample. */
 static uint8_t *take(struct cap_emit *e, size_t size)
 {
@@ -415,8 +424,11 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
 	if (e->n_late && cap_emit_is_copy(e, cap_ring_u64(r, en->pos + AT_ID), tid, cpu_index))
 		return;
+	bool whole = cap_sample_layout(r, en->pos, en->size, &l);
+	if (e->wants && whole && !e->wants(e->arg, pid, l.regs != 0, en->time_ns))
+		return;
 	sp_count(&e->counters, SP_C_sample_events, 1);
-	if (!cap_sample_layout(r, en->pos, en->size, &l)) {
+	if (!whole) {
 		sp_count(&e->counters, SP_C_rejected_samples, 1);
 		return;
 	}

@@ -53,6 +53,8 @@ struct cap_emit {
 	size_t n_late, cap_late;
 	uint64_t *dead_ids; /* owned: copies */
 	size_t n_dead_ids, cap_dead_ids;
+	/* Whether samples of a process are wanted; NULL = all are. */
+	bool (*wants)(void *arg, int32_t pid, bool has_regs, uint64_t time_ns);
 	/* Called when a process has ended, and when a mapping appears; may be NULL. */
 	void (*on_exit)(void *arg, struct cap_proc *q, uint64_t time_ns);
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
@@ -67,6 +69,9 @@ struct cap_emit {
 
 int cap_emit_init(struct cap_emit *e, struct cap_output *out, size_t n_cpus, struct sp_err *err);
 void cap_emit_deinit(struct cap_emit *e);
+
+/* Room for one more CPU's losses. */
+bool cap_emit_cpu_add(struct cap_emit *e);
 
 /* One ring record, in time order. cpu_index counts the recorded CPUs. */
 void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,

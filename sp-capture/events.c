@@ -78,7 +78,7 @@ static void attr_make(struct cap_sampler *s, const struct cap_options *o)
 	a->sample_id_all = 1;
 	a->sample_regs_user = CAP_REGS;
 	a->sample_stack_user = o->stack_bytes;
-	a->inherit = 1;
+	a->inherit = !o->all;
 	a->inherit_thread = !o->follow;
 	/* mmap_data: perf's own unwinder needs the read-only segments of files. */
 	a->mmap = a->mmap2 = a->mmap_data = a->comm = a->comm_exec = a->task = 1;
@@ -100,6 +100,7 @@ int cap_sampler_init(struct cap_sampler *s, const struct cap_options *o,
 {
 	memset(s, 0, sizeof *s);
 	s->kernel = kernel;
+	s->cgroup_fd = -1;
 	s->rate_hz = o->rate_hz;
 	if (kernel->max_rate_hz != CAP_UNKNOWN && kernel->max_rate_hz > 0) {
 		uint64_t max = (uint64_t)kernel->max_rate_hz;
@@ -125,6 +126,7 @@ int cap_sampler_init(struct cap_sampler *s, const struct cap_options *o,
 	s->kernel_frames = o->kernel;
 	s->has_lost = true;
 	s->threads_only = !o->follow;
+	s->idle_out = o->all && !o->idle;
 	attr_make(s, o);
 	return 0;
 }
@@ -143,26 +145,40 @@ static int perf_event_open(const struct perf_event_attr *a, int32_t tid, uint32_
 	return (int)syscall(SYS_perf_event_open, a, tid, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
+static int cpu_event_open(const struct cap_sampler *s, const struct perf_event_attr *a,
+			  uint32_t cpu)
+{
+	if (s->cgroup_fd < 0)
+		return perf_event_open(a, -1, cpu);
+	return (int)syscall(SYS_perf_event_open, a, s->cgroup_fd, (int)cpu, -1,
+			    PERF_FLAG_FD_CLOEXEC | PERF_FLAG_PID_CGROUP);
+}
+
 static void to_role(struct perf_event_attr *a, enum cap_role role)
 {
-	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE)
+	bool all = role == CAP_SAMPLES_ALL || role == CAP_SIDE_BAND_ALL;
+	bool by_bpf = role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE;
+	if (role == CAP_SAMPLES_ALONE || role == CAP_SAMPLES_ALL || by_bpf)
 		a->mmap = a->mmap2 = a->mmap_data = a->comm = a->comm_exec = a->task = 0;
-	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_ALONE)
+	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_ALONE || all)
 		a->inherit = a->inherit_thread = 0;
-	if (role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE) {
+	if (by_bpf) {
 		/* The program looks for itself. */
 		a->sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_PERIOD;
 		a->sample_regs_user = a->sample_stack_user = 0;
 		a->exclude_callchain_kernel = a->exclude_callchain_user = 0;
 	}
-	if (role == CAP_SIDE_BAND_ALL)
-		a->inherit = a->inherit_thread = a->disabled = a->enable_on_exec = 0;
+	if (all) {
+		a->enable_on_exec = 0;
+		a->disabled = role == CAP_SAMPLES_ALL;
+	}
 	if (role == CAP_SIDE_BAND || role == CAP_SIDE_BAND_ALL) {
 		a->type = PERF_TYPE_SOFTWARE;
 		a->config = PERF_COUNT_SW_DUMMY;
 		a->freq = 0;
 		a->sample_period = 1;
 		a->exclude_kernel = 1;
+		a->exclude_idle = 0;
 	}
 }
 
@@ -240,7 +256,11 @@ static void cure_permission(struct cap_sampler *s, int32_t tid)
 	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d", tid);
 	bool foreign = geteuid() != 0 && stat(path, &st) == 0 && st.st_uid != geteuid();
-	if (s->kernel->paranoid >= 3)
+	if (tid == CAP_ANY_TASK && seccomp_mode() != 2)
+		snprintf(s->cure, sizeof s->cure,
+			 "run it as root (CAP_PERFMON is enough), or: sudo sysctl "
+			 "kernel.perf_event_paranoid=0; your own processes go without: -p PID");
+	else if (s->kernel->paranoid >= 3)
 		snprintf(s->cure, sizeof s->cure,
 			 "run it as root, or: sudo sysctl kernel.perf_event_paranoid=2");
 	else if (foreign)
@@ -284,17 +304,22 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 		snprintf(s->cure, sizeof s->cure,
 			 "this kernel was built without CONFIG_PERF_EVENTS");
 	}
+	if (tid == CAP_ANY_TASK)
+		return sp_err_set(err, code, os,
+				  "cannot sample all that CPU %u runs: perf_event_open: %s%s", cpu,
+				  strerror(os), value);
 	return sp_err_set(err, code, os, "cannot sample thread %d on CPU %u: perf_event_open: %s%s",
 			  tid, cpu, strerror(os), value);
 }
 
-int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
-		     size_t n_wanted, struct sp_err *err)
+static int open_event(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
+		      size_t n_wanted, struct sp_err *err)
 {
 	for (;;) {
 		struct perf_event_attr a = s->attr;
 		to_role(&a, role);
-		int fd = perf_event_open(&a, tid, cpu);
+		int fd = tid == CAP_ANY_TASK ? cpu_event_open(s, &a, cpu)
+					  : perf_event_open(&a, tid, cpu);
 		if (fd >= 0)
 			return fd;
 		int os = errno;
@@ -310,6 +335,18 @@ int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uin
 	}
 }
 
+int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
+		     size_t n_wanted, struct sp_err *err)
+{
+	return open_event(s, role, tid, cpu, n_wanted, err);
+}
+
+int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu,
+			 struct sp_err *err)
+{
+	return open_event(s, role, CAP_ANY_TASK, cpu, s->kernel->n_cpus * 3 + 64, err);
+}
+
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
 {
 	struct perf_event_attr attr = s->attr;
@@ -318,6 +355,8 @@ int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
 				  s->kernel->n_cpus * 3, err);
 	s->attr.disabled = attr.disabled;
 	s->settled = true;
+	/* Hardware counters do not know idle tasks; those of some CPUs refuse the flag. */
+	s->attr.exclude_idle = s->idle_out && s->attr.type == PERF_TYPE_SOFTWARE;
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -356,6 +395,17 @@ int cap_sampler_pin(int32_t tid)
 				    .exclude_kernel = 1,
 				    .exclude_hv = 1};
 	return (int)syscall(SYS_perf_event_open, &a, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+int cap_sampler_pulse(uint32_t cpu)
+{
+	struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE,
+				    .size = sizeof a,
+				    .config = PERF_COUNT_SW_CPU_CLOCK,
+				    .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED,
+				    .exclude_kernel = 1,
+				    .exclude_hv = 1};
+	return perf_event_open(&a, -1, cpu);
 }
 
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out)

@@ -46,7 +46,8 @@ enum cap_role {
 	CAP_SAMPLES,       /* samples with side-band */
 	CAP_SAMPLES_ALONE, /* samples of one thread, without side-band and inheritance */
 	CAP_SIDE_BAND,     /* side-band only */
-	CAP_SIDE_BAND_ALL, /* that of all that a CPU runs; the tid is CAP_ANY_TASK */
+	CAP_SAMPLES_ALL,   /* samples of all that a CPU runs, without side-band; begins disabled */
+	CAP_SIDE_BAND_ALL, /* side-band of all that a CPU runs; the tid is CAP_ANY_TASK */
 	CAP_BPF_SAMPLES,   /* for a BPF program: no ring, no side-band, on all CPUs (CAP_ANY_CPU) */
 	CAP_BPF_ALONE,     /* the same of one thread, not inherited */
 };
@@ -64,6 +65,8 @@ struct cap_sampler {
 	bool threads_only;           /* inherit_thread: children are not followed */
 	bool settled;                /* the choices are made */
 	bool fds_raised;
+	bool idle_out; /* the idle tasks are not wanted */
+	int cgroup_fd; /* borrowed: CPU events are for this cgroup only; -1 = for all */
 	uint64_t rate_hz;
 	char kernel_refusal[160]; /* why -k became user-only, else "" */
 	char event_refusal[160];  /* why cycles became cpu-clock, else "" */
@@ -79,6 +82,10 @@ int cap_sampler_init(struct cap_sampler *s, const struct cap_options *o,
 int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
 		     size_t n_wanted, struct sp_err *err);
 
+/* One event for a CPU, whatever runs there. */
+int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu,
+			 struct sp_err *err);
+
 /* Find out on our own thread what this machine gives: settles the event and the kernel frames. */
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err);
 
@@ -91,6 +98,10 @@ int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_b
  * event such a swap hands the started period to the child, which dies with it: a shell that runs
  * short commands got 3 samples/s instead of 80 (Linux 6.18, perf_event_context_sched_out). */
 int cap_sampler_pin(int32_t tid);
+
+/* A counter that goes on as long as a CPU is there, and stands still for good when that went away,
+ * as all its events do; or -1. */
+int cap_sampler_pulse(uint32_t cpu);
 
 /* The attr as the stream describes it. */
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out);

@@ -96,7 +96,7 @@ static bool cpus_from_stat(struct cap_kernel *k, size_t *cap)
 	return k->n_cpus > 0;
 }
 
-static int cpus_read(struct cap_kernel *k, struct sp_err *err)
+int cap_kernel_cpus(struct cap_kernel *k, struct sp_err *err)
 {
 	struct sp_buf b = {0};
 	size_t cap = 0;
@@ -134,7 +134,7 @@ int cap_kernel_read(struct cap_kernel *k, struct sp_err *err)
 	if (getrlimit(RLIMIT_MEMLOCK, &r) == 0)
 		k->memlock_kb =
 			r.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)(r.rlim_cur / 1024);
-	return cpus_read(k, err);
+	return cap_kernel_cpus(k, err);
 }
 
 void cap_kernel_deinit(struct cap_kernel *k)

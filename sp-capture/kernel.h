@@ -22,6 +22,8 @@ struct cap_kernel {
 };
 
 int cap_kernel_read(struct cap_kernel *k, struct sp_err *err);
+/* The online CPUs alone, as they are now. */
+int cap_kernel_cpus(struct cap_kernel *k, struct sp_err *err);
 void cap_kernel_deinit(struct cap_kernel *k);
 
 /* "0-3,8": appended to a sorted, distinct list. False when empty or malformed. */

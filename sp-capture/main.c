@@ -22,7 +22,10 @@ static void refuse_terminal(const struct cap_options *o)
 	char target[64];
 	if (o->output_kind != CAP_TO_STDOUT || !isatty(STDOUT_FILENO))
 		return;
-	if (o->command)
+	if (o->all)
+		snprintf(target, sizeof target, "%s%s", o->cgroup ? "--cgroup " : "-a",
+			 o->cgroup ? o->cgroup : "");
+	else if (o->command)
 		snprintf(target, sizeof target, "-- %s …", o->command[0]);
 	else
 		snprintf(target, sizeof target, "%s %d", o->n_pids ? "-p" : "-t",

@@ -29,9 +29,12 @@ enum opt {
 	O_RING,
 	O_CHECK,
 	O_ENGINE,
-	/* design.md, section 1: engines and scopes of a later issue, refused by name */
 	O_ALL,
 	O_CGROUP,
+	O_EXCLUDE,
+	O_KERNEL_THREADS,
+	O_IDLE,
+	/* design.md, section 1: of a later issue, refused by name */
 	O_OFF_CPU,
 };
 
@@ -62,11 +65,16 @@ static const struct sp_opt opts[] = {
 	[O_INTERVAL] = {"interval-us", 0, "US", "a hint about the sample interval, stored"},
 	[O_RING] = {"ring", 0, "SIZE", "ring memory per CPU (default: from rate and stack)"},
 	[O_CHECK] = {"check", 0, NULL, "say what would work here and why not; record nothing"},
-	[O_ALL] = {"all-cpus", 'a', NULL, NULL},
-	[O_CGROUP] = {"cgroup", 0, "NAME", NULL},
 	[O_ENGINE] = {"engine", 0, "auto|perf|bpf",
 		      "what copies the samples: perf (everywhere), bpf (used stacks,\n"
 		      "whole; root), auto (the default): perf"},
+	[O_ALL] = {"all-cpus", 'a', NULL, "all processes, those to come too"},
+	[O_CGROUP] = {"cgroup", 0, "NAME",
+		      "all processes of a control group: a path of cgroup v2, or the\n"
+		      "beginning of a container's id, or its name"},
+	[O_EXCLUDE] = {"exclude", 0, "PID[,PID]", "with -a: not these processes"},
+	[O_KERNEL_THREADS] = {"kernel-threads", 0, NULL, "with -a: kernel threads too; implies -k"},
+	[O_IDLE] = {"idle", 0, NULL, "with -a: what idle CPUs do too; implies -k"},
 	[O_OFF_CPU] = {"off-cpu", 0, NULL, NULL},
 	{0},
 };
@@ -75,6 +83,7 @@ static struct sp_cli cli = {
 	.tool = "sp-capture",
 	.synopsis = "sp-capture [options] -p PID[,PID…]\n"
 		    "       sp-capture [options] -t TID[,TID…]\n"
+		    "       sp-capture [options] -a | --cgroup NAME [-- COMMAND [ARG…]]\n"
 		    "       sp-capture [options] -- COMMAND [ARG…]",
 	.about =
 		"Sample running or launched programs with user registers and stack bytes; write a\n"
@@ -268,7 +277,23 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 		o->check = true;
 		break;
 	case O_ALL:
+		o->all = true;
+		break;
 	case O_CGROUP:
+		if (!*arg)
+			sp_usage_error("--cgroup: the name is empty");
+		o->cgroup = arg;
+		o->all = true;
+		break;
+	case O_EXCLUDE:
+		take_ids(&o->excluded, &o->n_excluded, &o->cap_excluded, "--exclude", arg);
+		break;
+	case O_KERNEL_THREADS:
+		o->kernel_threads = o->kernel = true;
+		break;
+	case O_IDLE:
+		o->idle = o->kernel = true;
+		break;
 	case O_OFF_CPU:
 		sp_usage_error("--%s is not in this version; it records chosen processes (-p), "
 			       "threads (-t) or a command",
@@ -279,11 +304,36 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 	}
 }
 
+/* What goes with -a and --cgroup. */
+static void check_all(const struct cap_options *o, int kinds)
+{
+	const char *only = o->n_excluded         ? "exclude"
+			   : o->kernel_threads ? "kernel-threads"
+			   : o->idle           ? "idle"
+					       : NULL;
+	if (!o->all && only)
+		sp_usage_error("--%s belongs to -a and --cgroup", only);
+	if (!o->all)
+		return;
+	const char *what = o->cgroup ? "--cgroup" : "-a";
+	if (o->engine == CAP_ENGINE_BPF)
+		sp_usage_error("%s is recorded by the perf engine: not with --engine=bpf", what);
+	if (kinds)
+		sp_usage_error("%s records every process%s: not with -p or -t", what,
+			       o->cgroup ? " of the group" : "");
+	if (o->stop)
+		sp_usage_error("--stop holds chosen processes: not with %s", what);
+	if (o->descendants)
+		sp_usage_error("%s records every process%s: --descendants adds nothing", what,
+			       o->cgroup ? " of the group" : "");
+}
+
 static void check_targets(const struct cap_options *o)
 {
-	int kinds = (o->n_pids > 0) + (o->n_tids > 0) + (o->command != NULL);
-	if (kinds == 0 && !o->check)
-		sp_usage_error("nothing to record: give -p PID, -t TID or -- COMMAND");
+	int kinds = (o->n_pids > 0) + (o->n_tids > 0) + (o->command != NULL && !o->all);
+	check_all(o, kinds);
+	if (kinds == 0 && !o->all && !o->check)
+		sp_usage_error("nothing to record: give -p PID, -t TID, -a or -- COMMAND");
 	if (kinds > 1)
 		sp_usage_error("one of -p, -t and COMMAND at a time");
 	if (o->command && o->stop)
@@ -306,7 +356,10 @@ void cap_options_parse(struct cap_options *o, int argc, char **argv)
 		o->command = argv + cli.at;
 	if (seen.follow && seen.no_follow)
 		sp_usage_error("--follow and --no-follow contradict each other");
-	o->follow = seen.follow || (o->command && !seen.no_follow);
+	if (o->all && seen.no_follow)
+		sp_usage_error("-a and --cgroup record the processes to come too: not with "
+			       "--no-follow");
+	o->follow = seen.follow || o->all || (o->command && !seen.no_follow);
 	check_targets(o);
 }
 
@@ -314,5 +367,6 @@ void cap_options_deinit(struct cap_options *o)
 {
 	free(o->pids);
 	free(o->tids);
+	free(o->excluded);
 	*o = (struct cap_options){0};
 }

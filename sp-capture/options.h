@@ -27,12 +27,16 @@ struct cap_options {
 	size_t n_pids, cap_pids;
 	int32_t *tids; /* owned; distinct */
 	size_t n_tids, cap_tids;
+	int32_t *excluded; /* owned; distinct: what -a leaves out */
+	size_t n_excluded, cap_excluded;
 	char **command;       /* borrowed from argv, NULL-terminated; NULL = none */
 	uint64_t rate_hz;     /* 0 = the kernel's maximum */
 	uint32_t stack_bytes; /* a multiple of 8 */
 	bool stack_given;
 	enum cap_engine engine;
 	bool kernel, follow, descendants, stop, check;
+	bool all;                  /* every process, or every one of a control group */
+	bool kernel_threads, idle; /* with all: not left out */
 	bool has_duration, has_start_time;
 	uint64_t duration_ns, delay_ns;
 	uint64_t start_time_us, interval_us;
@@ -40,6 +44,7 @@ struct cap_options {
 	const char *event;   /* borrowed; NULL = cycles, else cpu-clock */
 	const char *output;  /* borrowed; NULL = stdout */
 	const char *control; /* borrowed; NULL = none */
+	const char *cgroup;  /* borrowed; NULL = all of them */
 	enum cap_output_kind output_kind;
 	enum cap_embed embed;
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "maps/procs.h"
+#include "scope.h"
 
 #define GONE (SP_NOT_FOUND - 1)
 #define MAX_TRIED 1024u
@@ -89,6 +90,8 @@ struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid)
 		q->n = parent->n;
 	}
 	q->exec_count = parent->exec_count;
+	if (parent->scope == CAP_KERNEL || parent->scope == CAP_OWN)
+		q->scope = parent->scope;
 	q->is_python = parent->is_python;
 	q->python_probed = parent->python_probed;
 	q->args_say_perf = parent->args_say_perf;
@@ -101,6 +104,8 @@ void cap_proc_exec(struct cap_proc *q)
 	q->n_threads = 1;
 	q->exec_count++;
 	q->is_python = q->python_probed = q->runs_jit = false;
+	if (q->scope != CAP_OWN)
+		q->scope = CAP_UNSORTED;
 }
 
 /* Index of the first range that ends after addr. */

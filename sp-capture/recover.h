@@ -13,5 +13,7 @@ void cap_recover_maps(struct cap_session *s);
 
 /* Forget the processes that are no more, whose last EXIT was not seen. */
 void cap_recover_reap(struct cap_session *s);
+/* The same with at most n of them, from one on; where to go on the next time. */
+size_t cap_recover_reap_some(struct cap_session *s, size_t from, size_t n);
 
 #endif

@@ -35,20 +35,24 @@ static void unmap_all(struct cap_ring *rings, size_t n)
 		cap_ring_unmap(&rings[i]);
 }
 
+int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu, size_t data_bytes,
+		      struct sp_err *err)
+{
+	/* Half: the loop looks more often than that while records come, and a wakeup costs the
+	 * target. */
+	uint32_t mark = (uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
+	int fd = cap_sampler_anchor(s, cpu, mark, err);
+	return fd < 0 ? fd
+		      : cap_ring_map(ring, fd, cpu, data_bytes, s->kernel->page_bytes, err);
+}
+
 /* All rings of one size, or none of them. */
 static int map_all(struct cap_ring *rings, struct cap_sampler *s, size_t data_bytes,
 		   struct sp_err *err)
 {
 	const struct cap_kernel *k = s->kernel;
 	for (size_t i = 0; i < k->n_cpus; i++) {
-		/* Half: the loop looks more often than that while records come, and a wakeup costs
-		 * the target. */
-		uint32_t mark =
-			(uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
-		int fd = cap_sampler_anchor(s, k->cpus[i], mark, err);
-		int rc = fd < 0 ? fd
-				: cap_ring_map(&rings[i], fd, k->cpus[i], data_bytes, k->page_bytes,
-					       err);
+		int rc = cap_rings_map_one(&rings[i], s, k->cpus[i], data_bytes, err);
 		rings[i].index = (uint32_t)i;
 		if (rc < 0) {
 			unmap_all(rings, i);

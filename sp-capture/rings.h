@@ -19,6 +19,10 @@ size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, siz
 int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_bytes,
 		  uint32_t stack_bytes, struct sp_err *err);
 
+/* One more, for a CPU that came later. */
+int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu, size_t data_bytes,
+		      struct sp_err *err);
+
 /* The ring whose oldest waiting record is the oldest of all and not after limit_ns; n when none.
  * Equal times: the lower index. */
 size_t cap_rings_next(const struct cap_ring *rings, size_t n, uint64_t limit_ns);

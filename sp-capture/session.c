@@ -203,8 +203,8 @@ static bool targets_gone(struct cap_session *s, struct watch *w)
 		else
 			all = false;
 	}
-	if (!all)
-		return false;
+	if (!all || (s->o->all && !s->n_roots))
+		return s->system.over;
 	/* Followed children go on without their parents, but a command's end is the end. */
 	return s->launch.pid > 0 || !s->o->follow || s->emit.procs.n_alive == 0;
 }
@@ -229,7 +229,7 @@ static void every_second(struct cap_session *s)
 	cap_attach_sweep(s);
 	for (size_t i = 0; i < s->n_roots; i++)
 		roots |= !s->roots[i].gone;
-	if (!roots)
+	if (!roots && !s->o->all)
 		cap_recover_reap(s); /* who is left decides about the end */
 	if (s->on_tick)
 		s->on_tick(s);
@@ -329,6 +329,13 @@ static uint64_t next_interval(const struct cap_session *s, uint64_t interval, bo
 	return interval * 2 < longest ? interval * 2 : longest;
 }
 
+static int look_at_system(struct cap_session *s, struct watch *w, struct sp_err *err)
+{
+	size_t n_cpus = s->n_cpus;
+	cap_system_tick(s);
+	return s->n_cpus == n_cpus ? 0 : watch_init(w, s, err);
+}
+
 static int loop(struct cap_session *s, struct sp_err *err)
 {
 	struct watch w = {0};
@@ -356,6 +363,9 @@ static int loop(struct cap_session *s, struct sp_err *err)
 			every_second(s);
 			swept = now;
 		}
+		rc = look_at_system(s, &w, err);
+		if (rc < 0)
+			break;
 		if (w.fds[w.n - 1].revents && !take_commands(s, &w))
 			break;
 	}
@@ -493,8 +503,13 @@ static int attach(struct cap_session *s, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
 	int rc = 0;
-	s->attaching = true;
-	if (cap_launch_is_suspended(&s->launch))
+	s->attaching = !o->all;
+	if (o->all) {
+		if (s->launch.pid > 0)
+			rc = cap_attach_command(s, s->launch.pid, err);
+		if (rc >= 0)
+			rc = cap_system_begin(s, err);
+	} else if (cap_launch_is_suspended(&s->launch))
 		rc = cap_attach_launched(s, s->launch.pid, err);
 	else if (s->launch.pid > 0) /* it runs since --delay began */
 		rc = attach_tree(s, s->launch.pid, o->follow, err);
@@ -516,8 +531,10 @@ static void say_recording(const struct cap_session *s)
 	if (s->sampler.event_refusal[0])
 		sp_detail("no hardware cycles here: %s; sampling by cpu-clock",
 			  s->sampler.event_refusal);
-	char who[64];
-	if (s->launch.pid > 0)
+	char who[300];
+	if (o->all)
+		cap_system_name(s, who, sizeof who);
+	else if (s->launch.pid > 0)
 		snprintf(who, sizeof who, "%s", o->command[0]);
 	else if (o->n_tids)
 		snprintf(who, sizeof who, "thread %d%s", o->tids[0], o->n_tids > 1 ? ", …" : "");
@@ -669,7 +686,9 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_sampler_probe(&s->sampler, err);
 	if (rc >= 0)
 		rc = open_engine(s, s->sampler.cure, err);
-	if (rc >= 0 && !o->delay_ns)
+	if (rc >= 0 && o->all)
+		rc = cap_system_prepare(s, err);
+	else if (rc >= 0 && !o->delay_ns)
 		rc = cap_attach_check(s, err);
 	if (rc >= 0)
 		rc = open_rings(s, err);
@@ -682,7 +701,8 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	s->emit.follow = o->follow;
 	s->emit.known_only = !o->follow && !s->sampler.attr.inherit_thread;
 	s->emit.on_thread_exit = on_thread_exit;
-	s->emit.on_fork = on_fork;
+	s->emit.on_fork = o->all ? NULL : on_fork;
+	s->emit.wants = o->all ? cap_system_wants : NULL;
 	s->emit.on_map = on_map;
 	s->emit.on_jit = on_jit;
 	s->emit.on_exec = on_exec;
@@ -740,6 +760,7 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 	s->out_fd = fd;
 	s->out_name = name;
 	s->launch = (struct cap_launch){.pid = -1};
+	s->system.cgroup.fd = -1;
 	cure[0] = 0;
 	int rc = prepare(s, argv, err);
 	if (rc >= 0)
@@ -765,6 +786,7 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 void cap_session_deinit(struct cap_session *s)
 {
 	cap_attach_deinit(s);
+	cap_system_deinit(s);
 	for (size_t i = 0; s->rings && i < s->n_cpus; i++)
 		cap_ring_unmap(&s->rings[i]);
 	if (s->rings && s->bpf)

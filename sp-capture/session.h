@@ -11,6 +11,7 @@
 #include "options.h"
 #include "output.h"
 #include "ring.h"
+#include "system.h"
 
 struct cap_control;
 
@@ -64,7 +65,8 @@ struct cap_session {
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
 	uint64_t n_bytes; /* of the stream */
-	uint64_t recovered_ns;
+	uint64_t recovered_ns, recover_gap_ns;
+	struct cap_system system; /* with -a */
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
@@ -96,6 +98,10 @@ int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed 
 int cap_attach_side_band(struct cap_session *s, struct sp_err *err);
 /* The launched command: events that begin with its exec. */
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
+/* The same without events, for a recording of everything that ends with the command. */
+int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err);
+/* What a process is and has mapped, into the stream: nothing when it is gone. */
+void cap_attach_describe(struct cap_session *s, int32_t pid);
 /* A thread makes processes: pin its context. */
 void cap_attach_pin(struct cap_session *s, int32_t tid);
 /* A thread that we opened or pinned has ended. */

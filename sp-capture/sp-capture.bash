@@ -17,7 +17,11 @@ _sp_capture() {
 	[[ $cur == "=" ]] && cur=
 	[[ $prev == "=" ]] && ((COMP_CWORD >= 2)) && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	case $prev in
-	-p | --pid)
+	--cgroup)
+		mapfile -t COMPREPLY < <(compgen -W "$(cut -d: -f3 /proc/[0-9]*/cgroup 2>/dev/null | sort -u)" -- "$cur")
+		return
+		;;
+	-p | --pid | --exclude)
 		mapfile -t COMPREPLY < <(compgen -W "$(ps -eo pid= 2>/dev/null)" -- "$cur")
 		return
 		;;
@@ -65,7 +69,8 @@ _sp_capture() {
 		return
 		;;
 	esac
-	mapfile -t COMPREPLY < <(compgen -W "-p --pid -t --tid -F --frequency -s --stack-size -k --kernel \
+	mapfile -t COMPREPLY < <(compgen -W "-p --pid -t --tid -a --all-cpus --cgroup= \
+		--exclude= --kernel-threads --idle -F --frequency -s --stack-size -k --kernel \
 		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --engine= --stop --embed= \
 		-o --output --control= --start-time-us= --interval-us= --ring= --check -q --quiet \
 		-v --verbose --stats=json -h --help -V --version --" -- "$cur")

@@ -157,8 +157,6 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "what is of a later version, and what does not go together, is refused by name" {
-	refused "--all-cpus" -a -- true
-	refused "--cgroup" --cgroup x -- true
 	refused "nothing to record" -d 1
 	refused "one of" -p 1 -- true
 	refused "one of" -p 1 -t 1

@@ -47,6 +47,8 @@ bool sp_stat_read(int32_t pid, int32_t tid, struct sp_stat *out)
 			.state = paren[2],
 			.ppid = (int32_t)sp_stat_field(text, b.len, 4),
 			.start_ticks = sp_stat_field(text, b.len, 22),
+			.flags = sp_stat_field(text, b.len, 9),
+			.n_threads = sp_stat_field(text, b.len, 20),
 		};
 	sp_buf_deinit(&b);
 	return ok;
@@ -64,6 +66,28 @@ static int32_t id_name(const char *name)
 		v = v * 10 + (*name - '0');
 	}
 	return v <= INT32_MAX ? (int32_t)v : 0;
+}
+
+int sp_processes_list(int32_t **pids, size_t *n, size_t *cap, struct sp_err *err)
+{
+	DIR *d = opendir("/proc");
+	const struct dirent *e;
+	if (!d)
+		return sp_err_errno(err, "cannot list the processes: /proc");
+	while ((errno = 0, e = readdir(d))) {
+		int32_t pid = id_name(e->d_name);
+		int32_t *slot = pid ? SP_PUSH(pids, n, cap) : NULL;
+		if (slot)
+			*slot = pid;
+		else if (pid)
+			errno = ENOMEM;
+		if (errno)
+			break;
+	}
+	int os = errno;
+	closedir(d);
+	errno = os;
+	return os ? sp_err_errno(err, "cannot list the processes: /proc") : 0;
 }
 
 int sp_tasks_list(int32_t pid, int32_t **tids, size_t *n, size_t *cap, struct sp_err *err)

@@ -1,0 +1,367 @@
+#include "system.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/cli.h"
+#include "base/file.h"
+#include "base/stop.h"
+#include "recover.h"
+#include "rings.h"
+#include "session.h"
+#include "tasks.h"
+
+#define TICK_NS UINT64_C(1000000000)
+#define DRAIN_NS UINT64_C(5000000) /* the rings are looked at so often while /proc is read */
+#define REAP_PER_TICK 64u
+
+static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .pulse = -1};
+
+/* --- the events of one CPU --- */
+
+static uint64_t read_value(int fd, unsigned word)
+{
+	uint64_t v[2] = {0};
+	return fd >= 0 && read(fd, v, sizeof v) == sizeof v ? v[word] : 0;
+}
+
+static void close_one(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+uint64_t cap_system_lost(const struct cap_session *s, size_t cpu)
+{
+	const struct cap_system *y = &s->system;
+	if (cpu >= y->n || !s->sampler.has_lost)
+		return 0;
+	return read_value(y->cpus[cpu].side, 1) + read_value(y->cpus[cpu].sample, 1);
+}
+
+static void cpu_close(struct cap_session *s, size_t cpu)
+{
+	struct cap_cpu_events *c = &s->system.cpus[cpu];
+	s->retired_lost[cpu] += cap_system_lost(s, cpu);
+	close_one(&c->side);
+	close_one(&c->sample);
+	close_one(&c->pulse);
+}
+
+static int open_into(struct cap_session *s, enum cap_role role, size_t cpu, int *out,
+		     struct sp_err *err)
+{
+	uint32_t number = s->kernel.cpus[cpu];
+	int fd = cap_sampler_open_cpu(&s->sampler, role, number, err);
+	if (fd < 0)
+		return fd;
+	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
+		int rc = sp_err_errno(err,
+				      "cannot use the ring of CPU %u: PERF_EVENT_IOC_SET_OUTPUT",
+				      number);
+		close(fd);
+		return rc;
+	}
+	*out = fd;
+	return 0;
+}
+
+static int cpu_open(struct cap_session *s, size_t cpu, struct sp_err *err)
+{
+	struct cap_cpu_events *c = &s->system.cpus[cpu];
+	int rc = open_into(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err);
+	if (rc >= 0)
+		rc = open_into(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
+	if (rc < 0) {
+		cpu_close(s, cpu);
+		return rc;
+	}
+	c->pulse = cap_sampler_pulse(s->kernel.cpus[cpu]);
+	c->pulse_ns = read_value(c->pulse, 0);
+	if (s->system.on)
+		ioctl(c->sample, PERF_EVENT_IOC_ENABLE, 0);
+	return 0;
+}
+
+int cap_system_prepare(struct cap_session *s, struct sp_err *err)
+{
+	struct cap_system *y = &s->system;
+	int rc = 0;
+	if (s->o->cgroup)
+		rc = cap_cgroup_open(&y->cgroup, s->o->cgroup, s->sampler.cure, err);
+	if (rc < 0)
+		return rc;
+	s->sampler.cgroup_fd = y->cgroup.fd;
+	int fd = cap_sampler_open_cpu(&s->sampler, CAP_SAMPLES_ALL, s->kernel.cpus[0], err);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	cap_scopes_init(&y->scopes, s->o, s->out_fd);
+	return 0;
+}
+
+/* --- what is there at the start --- */
+
+static void tell_threads(struct cap_session *s, const struct sp_stat *st, int32_t pid)
+{
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	char comm[64];
+	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+	if (st->n_threads > 1)
+		sp_tasks_list(pid, &tids, &n, &cap, NULL);
+	for (size_t i = 0; i < n; i++) {
+		if (tids[i] == pid)
+			continue;
+		cap_task_comm(pid, tids[i], comm);
+		if (comm[0])
+			cap_emit_comm(&s->emit, pid, tids[i], comm, s->emit.now_ns);
+	}
+	if (q && n)
+		q->n_threads = (uint32_t)n;
+	s->n_threads += n ? n : 1;
+	free(tids);
+}
+
+static void tell_process(struct cap_session *s, int32_t pid)
+{
+	struct cap_system *y = &s->system;
+	struct sp_stat st;
+	bool more_pipes;
+	if (!sp_stat_read(pid, pid, &st) || (st.state == 'Z' && st.n_threads < 2))
+		return;
+	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+	enum cap_scope scope = cap_scopes_sort(&y->scopes, pid, &more_pipes);
+	if (scope == CAP_KERNEL && !cap_scopes_keep(&y->scopes, scope)) {
+		q = cap_procs_get(&s->emit.procs, pid);
+		if (q)
+			q->scope = CAP_KERNEL;
+		return;
+	}
+	if (q) /* born since: what it inherited may not have been known then */
+		cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
+	else
+		cap_attach_describe(s, pid);
+	tell_threads(s, &st, pid);
+	q = cap_procs_find(&s->emit.procs, pid);
+	if (q)
+		q->scope = scope;
+	y->n_processes += scope == CAP_WANTED;
+}
+
+/* Side-band goes on meanwhile, and what we tell must find room. */
+static int keep_up(struct cap_session *s, uint64_t *drained_ns, struct sp_err *err)
+{
+	uint64_t now = cap_now_ns();
+	bool room = cap_output_has_room(s->out);
+	while (now - *drained_ns >= DRAIN_NS || !room) {
+		int rc = cap_session_drain(s, false, err);
+		if (rc >= 0)
+			rc = cap_output_error(s->out, err);
+		if (rc < 0)
+			return rc;
+		*drained_ns = now = cap_now_ns();
+		room = cap_output_has_room(s->out);
+		if (room || sp_stop_level() > 0)
+			break;
+		poll(NULL, 0, 2);
+	}
+	return 0;
+}
+
+static int tell_all(struct cap_session *s, struct sp_err *err)
+{
+	int32_t *pids = NULL;
+	size_t n = 0, cap = 0;
+	uint64_t drained_ns = cap_now_ns(), begin_ns = drained_ns;
+	int rc = s->o->cgroup ? cap_cgroup_list(&s->system.cgroup, &pids, &n, &cap, err)
+			      : sp_processes_list(&pids, &n, &cap, err);
+	for (size_t i = 0; rc >= 0 && i < n && sp_stop_level() == 0; i++) {
+		tell_process(s, pids[i]);
+		rc = keep_up(s, &drained_ns, err);
+	}
+	free(pids);
+	sp_detail("%zu processes read in %.1f ms", s->system.n_processes,
+		  (double)(cap_now_ns() - begin_ns) / 1e6);
+	return rc < 0 ? rc : 0;
+}
+
+int cap_system_begin(struct cap_session *s, struct sp_err *err)
+{
+	struct cap_system *y = &s->system;
+	y->cpus = malloc(s->n_cpus * sizeof *y->cpus);
+	if (!y->cpus)
+		return sp_err_nomem(err);
+	for (; y->n < s->n_cpus; y->n++)
+		y->cpus[y->n] = closed;
+	int rc = 0;
+	for (size_t i = 0; rc >= 0 && i < y->n; i++)
+		rc = cpu_open(s, i, err);
+	if (rc >= 0)
+		rc = tell_all(s, err);
+	if (rc < 0)
+		return rc;
+	y->begun = true;
+	y->looked_ns = cap_now_ns();
+	cap_system_switch(s, true);
+	return 0;
+}
+
+void cap_system_switch(struct cap_session *s, bool on)
+{
+	struct cap_system *y = &s->system;
+	y->on = on;
+	for (size_t i = 0; i < y->n; i++)
+		if (y->cpus[i].sample >= 0)
+			ioctl(y->cpus[i].sample,
+			      on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+/* --- samples that are left out --- */
+
+/* A stage that was not known writes to a pipe whose reader may be one too. */
+static void sort_again(struct cap_session *s)
+{
+	for (size_t i = 0; i < s->emit.procs.n; i++)
+		if (s->emit.procs.procs[i] && s->emit.procs.procs[i]->scope == CAP_WANTED)
+			s->emit.procs.procs[i]->scope = CAP_UNSORTED;
+}
+
+bool cap_system_wants(void *session, int32_t pid, bool has_regs, uint64_t time_ns)
+{
+	struct cap_session *s = session;
+	struct cap_system *y = &s->system;
+	bool keep = true;
+	if (pid > 0) {
+		struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
+		if (!q && sp_process_exists(pid))
+			q = cap_emit_meet(&s->emit, pid, time_ns);
+		if (q && q->scope == CAP_UNSORTED) {
+			bool more_pipes;
+			q->scope = cap_scopes_sort(&y->scopes, pid, &more_pipes);
+			if (more_pipes)
+				sort_again(s);
+		}
+		keep = !q || cap_scopes_keep(&y->scopes, q->scope);
+	} else if (pid == 0 && !has_regs) {
+		keep = s->o->idle;
+	}
+	y->scopes.n_left_out += !keep;
+	return keep;
+}
+
+/* --- CPUs that go and come --- */
+
+/* Room for one more CPU in an array of n. */
+static bool grow(void *array, size_t n, size_t size)
+{
+	size_t cap = n;
+	return sp_grow(array, &cap, n + 1, size);
+}
+
+/* All or nothing: after a failure the arrays may be longer, which nobody sees. */
+static int cpu_add(struct cap_session *s, uint32_t number, struct sp_err *err)
+{
+	struct cap_system *y = &s->system;
+	size_t n = s->n_cpus;
+	if (!grow(&y->cpus, n, sizeof *y->cpus) || !grow(&s->rings, n, sizeof *s->rings) ||
+	    !grow(&s->retired_lost, n, sizeof *s->retired_lost) ||
+	    !grow(&s->kernel.cpus, n, sizeof *s->kernel.cpus) || !cap_emit_cpu_add(&s->emit))
+		return sp_err_nomem(err);
+	int rc = cap_rings_map_one(&s->rings[n], &s->sampler, number, s->ring_bytes, err);
+	if (rc < 0)
+		return rc;
+	s->rings[n].index = (uint32_t)n;
+	s->retired_lost[n] = 0;
+	s->kernel.cpus[n] = number;
+	y->cpus[n] = closed;
+	y->n = s->emit.n_cpus = s->kernel.n_cpus = s->n_cpus = s->n_rings = n + 1;
+	return 0;
+}
+
+/* Whether the events of a CPU still count: those of one that was away stay dead. */
+static bool is_alive(struct cap_cpu_events *c)
+{
+	uint64_t v = read_value(c->pulse, 0);
+	bool alive = c->side >= 0 && (c->pulse < 0 || v != c->pulse_ns);
+	c->pulse_ns = v;
+	return alive;
+}
+
+static void look_at_cpu(struct cap_session *s, uint32_t number)
+{
+	struct cap_system *y = &s->system;
+	struct sp_err err = {0};
+	size_t at = 0;
+	while (at < y->n && s->kernel.cpus[at] != number)
+		at++;
+	if (at < y->n && is_alive(&y->cpus[at]))
+		return;
+	bool is_new = at == y->n;
+	int rc = is_new ? cpu_add(s, number, &err) : 0;
+	if (rc >= 0) {
+		cpu_close(s, at);
+		rc = cpu_open(s, at, &err);
+	}
+	if (rc < 0) {
+		sp_warn("CPU %u is not recorded: %s", number, err.msg);
+		return;
+	}
+	sp_note("CPU %u %s: recorded from now on", number, is_new ? "appeared" : "is back");
+	s->emit.lost_side_band = true; /* what ran there in between is not known */
+}
+
+static void look_at_cpus(struct cap_session *s)
+{
+	struct cap_kernel now = {0};
+	struct sp_err err;
+	if (cap_kernel_cpus(&now, &err) < 0)
+		return;
+	for (size_t i = 0; i < now.n_cpus; i++)
+		look_at_cpu(s, now.cpus[i]);
+	cap_kernel_deinit(&now);
+}
+
+void cap_system_tick(struct cap_session *s)
+{
+	struct cap_system *y = &s->system;
+	uint64_t now = cap_now_ns();
+	if (!y->begun || now - y->looked_ns < TICK_NS)
+		return;
+	y->looked_ns = now;
+	look_at_cpus(s);
+	y->reap_at = cap_recover_reap_some(s, y->reap_at, REAP_PER_TICK);
+	if (s->o->cgroup && cap_cgroup_is_gone(&y->cgroup)) {
+		sp_note("the control group %s was removed: the recording ends", y->cgroup.path);
+		y->over = true;
+	}
+}
+
+void cap_system_name(const struct cap_session *s, char *out, size_t size)
+{
+	const struct cap_system *y = &s->system;
+	if (s->o->cgroup)
+		snprintf(out, size, "control group %s (%zu processes)", y->cgroup.path,
+			 y->n_processes);
+	else
+		snprintf(out, size, "all processes (%zu)", y->n_processes);
+}
+
+void cap_system_deinit(struct cap_session *s)
+{
+	struct cap_system *y = &s->system;
+	for (size_t i = 0; i < y->n; i++) {
+		close_one(&y->cpus[i].side);
+		close_one(&y->cpus[i].sample);
+		close_one(&y->cpus[i].pulse);
+	}
+	free(y->cpus);
+	cap_cgroup_close(&y->cgroup);
+	cap_scopes_deinit(&y->scopes);
+	*y = (struct cap_system){.cgroup = {.fd = -1}};
+}

@@ -1,0 +1,51 @@
+/* Recording all that the CPUs run (-a), or all of a control group: two events on each CPU, whatever
+ * the number of processes.
+ *
+ * Side-band first: from then on every fork, exec, mapping and exit is in the rings. Then what is
+ * there already is read from /proc, while the rings are drained. Sampling begins after that, so
+ * that no sample is older than what the stream knows of its process. */
+#ifndef CAP_SYSTEM_H
+#define CAP_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "cgroup.h"
+#include "scope.h"
+
+struct cap_session;
+
+struct cap_cpu_events {
+	int side, sample;  /* owned; -1 = closed */
+	int pulse;         /* owned: a counter that goes on while the CPU is there */
+	uint64_t pulse_ns; /* its value at the last look */
+};
+
+struct cap_system {
+	struct cap_cpu_events *cpus; /* owned; by CPU index */
+	size_t n;
+	struct cap_cgroup cgroup;
+	struct cap_scopes scopes;
+	uint64_t looked_ns;
+	size_t reap_at;       /* the process to be looked at next */
+	size_t n_processes;   /* at the start */
+	bool on, over, begun; /* over: the control group is gone */
+};
+
+/* Before a byte is written: the control group is there, and a CPU may be sampled. */
+int cap_system_prepare(struct cap_session *s, struct sp_err *err);
+int cap_system_begin(struct cap_session *s, struct sp_err *err);
+/* About once a second: CPUs that came (back), a control group that went. */
+void cap_system_tick(struct cap_session *s);
+/* Whether a sample belongs to the recording; session: a struct cap_session. */
+bool cap_system_wants(void *session, int32_t pid, bool has_regs, uint64_t time_ns);
+void cap_system_switch(struct cap_session *s, bool on);
+/* What the kernel says that it lost of the events that are open on a CPU. */
+uint64_t cap_system_lost(const struct cap_session *s, size_t cpu_index);
+/* "all processes (123)" */
+void cap_system_name(const struct cap_session *s, char *out, size_t size);
+void cap_system_deinit(struct cap_session *s);
+
+#endif

@@ -1,0 +1,269 @@
+#!/usr/bin/env bats
+# sp-capture -a and --cgroup: who is recorded and who is not, by value; what is refused, and how.
+#
+# shellcheck disable=SC2030,SC2031,SC2094 # each test is a shell of its own
+
+load lib
+
+setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
+	pids=()
+	group=
+}
+
+teardown() {
+	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
+	[ -z "$group" ] || remove_group
+	[ -z "${pub-}" ] || rm -rf "$pub"
+}
+
+stream() { python3 "$TOP/tests/stream.py" "$@"; }
+
+# Recording all CPUs needs CAP_PERFMON, or a kernel that lets everybody.
+need_all_cpus() {
+	sp-capture -a -d 0 >/dev/null 2>&1 || skip "this user may not record all CPUs"
+}
+
+# A copy of a test program under another name: $pid is its process.
+start() { # PROGRAM NAME [ARG…]
+	local program=$1 name=$2
+	shift 2
+	[ -e "$name" ] || cp "$SP_PROG/$program" "$name"
+	"./$name" "$@" >/dev/null 2>&1 3>&- &
+	pid=$!
+	pids+=("$pid")
+}
+
+# The recording runs in the background, its stream in s, its messages in log; $capture is its pid.
+begin() { # OPTIONS…
+	sp-capture "$@" >s 2>log 3>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+}
+
+end() {
+	kill -INT "$capture"
+	wait "$capture"
+}
+
+has_samples_of() { # PID: the stream so far holds ten samples of it
+	[ "$(stream stacks s 2>/dev/null | awk -v p="$1" '$1 == p' | wc -l)" -ge 10 ]
+}
+
+samples_of() { stream stacks s | awk -v p="$1" '$1 == p' | wc -l; }
+
+cgroup2() { awk '$(NF - 2) == "cgroup2" { print $5; exit }' /proc/self/mountinfo; }
+
+# A control group of this test's own, $group its folder.
+make_group() {
+	local root
+	root=$(cgroup2)
+	[ -n "$root" ] || skip "no cgroup v2 is mounted"
+	group=$root/stackpulse-test-$$
+	mkdir "$group" 2>/dev/null || {
+		group=
+		skip "this user may not make control groups"
+	}
+}
+
+remove_group() {
+	local below
+	for below in "$group"/*/ "$group"; do
+		[ ! -d "$below" ] || await rmdir "$below"
+	done
+	group=
+}
+
+# A program in a control group.
+start_in() { # FOLDER PROGRAM NAME ARG…
+	local folder=$1 program=$2 name=$3
+	shift 3
+	[ -e "$name" ] || cp "$SP_PROG/$program" "$name"
+	bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$folder" "./$name" "$@" >/dev/null 2>&1 3>&- &
+	pid=$!
+	pids+=("$pid")
+}
+
+# bats test_tags=smoke
+@test "-a: programs that ran before, that start and exit meanwhile; each by its own chains" {
+	need_all_cpus
+	start chain-pie before 60000
+	local before=$pid
+	begin -a
+	cp "$SP_PROG/chain-nopie" meanwhile
+	./meanwhile 300 >out
+	await has_samples_of "$before"
+	end
+	stream order s
+	holds "$(cat log)" "recording all processes ("
+	[ "$(stream ext s | grep -c 'meanwhile 300')" = 1 ] || fail "no exec of meanwhile"
+	sp-unwind -q <s | sp-spool -q -o x.spool
+	local comm
+	for comm in before meanwhile; do
+		sp-sym -q --comm "$comm" --format=folded x.spool >folded
+		grep -q 'main;alpha;beta;gamma_fn;hot' folded || fail "no chain of $comm" "$(cat folded)"
+		# nothing that is cut, nothing without a name below main
+		! grep -q truncated folded || fail "cut stacks of $comm"
+	done
+}
+
+@test "-a: the pipeline that records is left out, however it is started" {
+	need_all_cpus
+	start chain-pie busy 60000
+	# Each stage leaves its pid. Others may run the same tools at the same time.
+	sp-capture -a -F 4999 -d 1.5 2>log | sh -c 'echo $$ >stage.1; exec sp-unwind -q -j 1' |
+		sh -c 'echo $$ >stage.2; exec tee copy' | sh -c 'echo $$ >stage.3; exec sp-spool -q -o x.spool'
+	sp-sym -q --format=folded x.spool | grep -q '^busy;'
+	sp-sym -q --format=raw x.spool | awk '$1 == "sample" { print $3 }' | sort -u >who
+	local stage
+	for stage in 1 2 3; do
+		! grep -qxf "stage.$stage" who || fail "stage $stage was sampled"
+	done
+	# -o FILE.spool runs the stages itself.
+	sp-capture -a -F 4999 -d 1 -v -o y.spool 2>log
+	equal "$(grep -c 'is left out: a stage of this pipeline' log)" 2 "stages found"
+}
+
+@test "-a: with -k kernel threads and idle CPUs are left out, and recorded when asked for" {
+	need_all_cpus
+	sp-capture -a -k -d 1 >s 2>log
+	stream ext s | grep -q '^start.*kernel=1' || skip "no kernel frames here"
+	stream stacks s | awk '{ print $1 }' | sort -u >pids
+	! grep -qx 0 pids || fail "the idle task is there"
+	local flags
+	while read -r pid; do # field 9, behind the name, holds PF_KTHREAD
+		flags=$(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f7)
+		((!(${flags:-0} & 0x200000))) || fail "kernel thread $pid"
+	done <pids
+	sp-capture -a --idle -F 4999 -d 1 >s 2>log
+	# A machine that is never idle in that second has none to show.
+	[ -n "$(stream stacks s)" ]
+	sp-capture -a --kernel-threads -F 20000 -d 2 >s 2>log
+	stream ext s | grep -q '^start.*kernel=1'
+	# Every living kernel thread is told by name.
+	perf script --show-task-events -i - <s 2>/dev/null | grep -q 'PERF_RECORD_COMM: kthreadd:2'
+}
+
+@test "-a: --exclude leaves a process out, not its children" {
+	need_all_cpus
+	start chain-pie out1 60000
+	local out1=$pid
+	start chain-pie out2 60000
+	local out2=$pid
+	start chain-pie kept 60000
+	local kept=$pid
+	begin -a --exclude "$out1" --exclude "$out2"
+	await has_samples_of "$kept"
+	end
+	equal "$(samples_of "$out1")" 0 "samples of the first"
+	equal "$(samples_of "$out2")" 0 "samples of the second"
+}
+
+@test "-a with a command: all are recorded while it runs, its status is ours" {
+	need_all_cpus
+	start chain-pie busy 60000
+	local busy=$pid status=0
+	sp-capture -a -- sh -c "$SP_PROG/chain-pie 300; exit 7" >s 2>log || status=$?
+	equal "$status" 7
+	[ "$(samples_of "$busy")" -gt 10 ] || fail "busy was not recorded"
+	holds "$(stream ext s | tail -n 1)" "command_status=1792"
+}
+
+@test "--cgroup: those in the group and below, who come and go; by path and by part of an id" {
+	need_all_cpus
+	make_group
+	local id inside outside nested later
+	id=$(printf '%064x' $$)
+	mkdir "$group/docker-$id.scope"
+	start chain-pie outside 60000
+	outside=$pid
+	start_in "$group" chain-pie inside 60000
+	inside=$pid
+	start_in "$group/docker-$id.scope" chain-pie nested 60000
+	nested=$pid
+	begin --cgroup "${group#"$(cgroup2)"}"
+	start_in "$group" chain-pie later 60000
+	later=$pid
+	await has_samples_of "$inside"
+	await has_samples_of "$nested"
+	await has_samples_of "$later"
+	end
+	equal "$(samples_of "$outside")" 0 "samples of a process outside"
+	sp-unwind -q <s | sp-spool -q -o x.spool
+	for comm in inside nested later; do
+		sp-sym -q --comm "$comm" --format=folded x.spool | grep -q 'main;alpha;beta;gamma_fn;hot'
+	done
+	# The same by the id of the container, of which only one is in the scope below.
+	begin --cgroup "$id"
+	await has_samples_of "$nested"
+	end
+	equal "$(samples_of "$inside")" 0 "samples of a process of the group above"
+	kill -9 "$inside" "$nested" "$later"
+}
+
+@test "--cgroup: the recording ends when the group is removed" {
+	need_all_cpus
+	make_group
+	start_in "$group" chain-pie inside 60000
+	begin --cgroup "$group"
+	await has_samples_of "$pid"
+	kill -9 "$pid"
+	wait "$pid" 2>/dev/null || :
+	remove_group
+	wait "$capture"
+	grep -q "was removed: the recording ends" log
+	stream ext s | tail -n 1 | grep -q '^end status=0'
+}
+
+@test "a control group that is not there, and a name of several, are refused with what helps" {
+	need_all_cpus
+	make_group
+	local status=0
+	sp-capture --cgroup stackpulse-none -d 1 >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ]
+	grep -q "there is no such group below $(cgroup2)" log
+	grep -q "/proc/PID/cgroup" log
+	mkdir "$group"/docker-{a,b}"$(printf '%063x' 5)".scope
+	mkdir "$group/x" "$group/x/docker-a$(printf '%063x' 6).scope"
+	status=0
+	sp-capture --cgroup a00000000000 -d 1 >out 2>log || status=$?
+	rmdir "$group/x/docker-a$(printf '%063x' 6).scope"
+	equal "$status" 1
+	grep -q "2 groups are called so" log
+}
+
+@test "a user who may not record all CPUs is told why, and what helps; nothing is written" {
+	[ "$(id -u)" = 0 ] || skip "needs root to become nobody"
+	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" -gt 0 ] || skip "everybody may here"
+	pub=$(mktemp -d /tmp/stackpulse.XXXXXX)
+	cp "$SP_BUILD/bin/sp-capture" "$pub"
+	chmod -R a+rX "$pub"
+	local status=0
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$pub/sp-capture" -a -d 1 >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	grep -q "perf_event_open: Permission denied (perf_event_paranoid is" log
+	grep -q "sudo sysctl kernel.perf_event_paranoid=0" log
+}
+
+@test "what does not go with -a is refused by name" {
+	local what
+	for what in "-p 1" "-t 1" "--stop" "--descendants" "--no-follow"; do
+		local status=0
+		# shellcheck disable=SC2086 # two words
+		sp-capture -a $what >out 2>log || status=$?
+		equal "$status" 2 "-a $what"
+		[ ! -s out ]
+		holds "$(cat log)" "-a"
+	done
+	for what in "--exclude 1" "--idle" "--kernel-threads"; do
+		status=0
+		# shellcheck disable=SC2086
+		sp-capture -p 1 $what >out 2>log || status=$?
+		equal "$status" 2 "-p 1 $what"
+		holds "$(cat log)" "belongs to -a and --cgroup"
+	done
+}
