@@ -115,10 +115,11 @@ void un_ends_keep(struct un_ends *e, const uint8_t *payload, size_t size)
 	sp_buf_add(&e->end, payload, size);
 }
 
-/* How often a worker's cache was hit depends on how many there are; the stream must not. */
+/* How much a worker found in its caches depends on how many there are; the stream must not. */
 static bool of_caches(unsigned counter)
 {
-	return counter == SP_C_rule_hits || counter == SP_C_rule_misses;
+	return counter == SP_C_rule_hits || counter == SP_C_rule_misses ||
+	       counter == SP_C_reused_frames;
 }
 
 int un_ends_finish(struct un_ends *e, const struct sp_counters *c, enum sp_input_state state,

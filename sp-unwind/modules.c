@@ -7,7 +7,7 @@
 #include "image.h"
 #include "live.h"
 
-#define MAX_OPEN 8192u      /* images; each is a guarded map of base/file.c, which has 16384 */
+#define MAX_OPEN 8192u   /* images; each is a guarded map of base/file.c, which has 16384 */
 #define MAX_PER_FILE 64u /* images of one archive */
 #define MAX_ATTEMPTS 2u  /* a file may appear late (behaviour.md 1.9) */
 #define EMBEDDED_MAX ((size_t)512 << 20)
@@ -354,7 +354,7 @@ static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid,
 		old = NULL;
 	uint32_t n_old = old ? old->space.n : 0, j = 0;
 	v->embed_generation = m->embed_generation;
-	m->builds++;
+	v->space.id = ++m->builds;
 	for (uint32_t k = 0; k < s->n; k++) {
 		const struct sp_mapping *map = &s->maps[k];
 		while (j < n_old && old->maps[j].start < map->start)

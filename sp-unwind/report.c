@@ -67,7 +67,8 @@ const char *un_report_advice(const struct un_result *r)
 {
 	const uint64_t *n = r->stops.n;
 	if (r->n_samples && !r->had_stacks && r->had_chains)
-		return "the recording holds call chains of its own and no user stacks: they go on as "
+		return "the recording holds call chains of its own and no user stacks: they go on "
+		       "as "
 		       "they are, sp-spool reads such a file directly";
 	if (r->n_samples && !r->had_stacks)
 		return "the recording holds no user stacks: record with sp-capture, or with "

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "walker.h"
+#include "reuse.h"
 
 struct uw_walker *uw_walker_new(void)
 {
@@ -10,14 +10,16 @@ struct uw_walker *uw_walker_new(void)
 	if (!w)
 		return NULL;
 	w->cache = aligned_alloc(64, sizeof *w->cache << UW_CACHE_BITS);
-	if (!w->cache) {
-		free(w);
+	w->memos = calloc(UW_MEMO_THREADS, sizeof *w->memos);
+	if (!w->cache || !w->memos) {
+		uw_walker_free(w);
 		return NULL;
 	}
 	memset(w->cache, 0, sizeof *w->cache << UW_CACHE_BITS);
 	sp_count(&w->counters, SP_C_frames, 0);
 	sp_count(&w->counters, SP_C_rule_hits, 0);
 	sp_count(&w->counters, SP_C_rule_misses, 0);
+	sp_count(&w->counters, SP_C_reused_frames, 0);
 	sp_count(&w->counters, SP_C_frame_pointer_frames, 0);
 	sp_count(&w->counters, SP_C_scanned_frames, 0);
 	return w;
@@ -28,6 +30,7 @@ void uw_walker_free(struct uw_walker *w)
 	if (!w)
 		return;
 	free(w->cache);
+	free(w->memos);
 	free(w);
 }
 
@@ -169,25 +172,27 @@ int uw_rule_step(struct uw_walk *k, struct uw_rule r)
 }
 
 /* Bytes of stack that are asked for ahead of the walk: one at a time they would cost a cache miss
- * each; in a row the memory system streams them. */
+ * each; in a row the memory system streams them. Kept frames have theirs asked for already. */
 #define AHEAD 4096
 
-static inline uint64_t prefetch(const struct uw_walk *k, uint64_t done)
+static inline uint64_t prefetch(const struct uw_walk *k, uint64_t done, const struct uw_memo *m)
 {
 	uint64_t up = k->sp - k->stack_avma, to = up + AHEAD;
 	if (up >= k->stack_bytes || done >= up + AHEAD / 2)
 		return done;
 	if (to > k->stack_bytes)
 		to = k->stack_bytes;
+	if (m && k->sp <= m->met_sp && to > m->met_sp - k->stack_avma)
+		to = m->met_sp - k->stack_avma;
 	for (; done < to; done += 64)
 		__builtin_prefetch(k->stack + done);
 	return done;
 }
 
 /* A step by one of the kinds that few frames have. */
-static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule r)
+static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule r, bool *keeps)
 {
-	bool keeps;
+	*keeps = false;
 	switch ((enum uw_rule_kind)r.kind) {
 	case UW_RULE_END:
 		return UW_END;
@@ -204,7 +209,7 @@ static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule
 	case UW_RULE_PLT:
 		break;
 	}
-	return uw_guess(k, map, &keeps);
+	return uw_guess(k, map, keeps);
 }
 
 /* What uw_guess finds for most frames without CFI, those of JIT code: a frame record with a return
@@ -231,16 +236,65 @@ static inline bool frame_record(struct uw_walk *k, const struct uw_map *map)
 	return true;
 }
 
+/* A rule's step whose words can be read again without the rule. */
+static inline struct uw_memo_frame by_rule(const struct uw_walk *k, struct uw_rule r)
+{
+	bool again = r.kind != UW_RULE_FP_DEREF && !(r.flags & UW_RULE_FP_AT_FP) &&
+		     r.ra_slot != UW_SLOT_KEEP &&
+		     (r.fp_slot == UW_SLOT_KEEP || k->fp != UW_FP_LOST);
+	return (struct uw_memo_frame){.ra_slot = r.ra_slot,
+				      .fp_slot = r.fp_slot,
+				      .edge = again ? UW_EDGE_RULE : UW_EDGE_NONE};
+}
+
+/* One step in the fast walk, from the frame of which at is a copy. */
+static inline int fast_step(struct uw_walk *k, struct uw_walk *shared, struct uw_reuse *u,
+			    const struct uw_state *at, const struct uw_map *map)
+{
+	struct uw_rule r = {.kind = UW_RULE_NONE};
+	struct uw_memo_frame f;
+	int step = UW_GOES_ON;
+	if (__builtin_expect(map != NULL, 1))
+		r = rule_get(k->w, map, uw_look(k));
+	if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1)) {
+		step = rule_step(k, r);
+		f = by_rule(k, r);
+	} else if (r.kind == UW_RULE_NONE && frame_record(k, map)) {
+		f = (struct uw_memo_frame){.ra_slot = -1, .fp_slot = -2, .edge = UW_EDGE_POINTER};
+	} else {
+		bool keeps;
+		*shared = *k;
+		step = rare_step(shared, map, r, &keeps);
+		*k = *shared;
+		f = (struct uw_memo_frame){.ra_slot = -1,
+					   .fp_slot = UW_SLOT_KEEP,
+					   .edge = keeps ? UW_EDGE_CALLEE : UW_EDGE_NONE};
+	}
+	if (u->memo && __builtin_expect(step == UW_GOES_ON, 1))
+		uw_reuse_keep(u, k, at, f);
+	return step;
+}
+
 static int walk_fast(struct uw_walk *shared)
 {
 	/* A copy whose address goes nowhere: it lives in registers. */
 	struct uw_walk k = *shared;
+	struct uw_reuse reuse;
+	struct uw_state at;
 	const struct uw_map *map = NULL;
 	uint64_t ahead = 0;
 	int step;
+	uw_reuse_begin(&reuse, shared);
 	for (;;) {
+		if (reuse.memo && uw_reuse_meets(&reuse, &k)) {
+			*shared = k;
+			uw_reuse_take(&reuse, shared);
+			k = *shared;
+			ahead = k.sp - k.stack_avma + AHEAD;
+		}
+		at = (struct uw_state){k.pc, k.sp, k.fp, k.exact};
 		uint64_t look = uw_look(&k);
-		ahead = prefetch(&k, ahead);
+		ahead = prefetch(&k, ahead, reuse.memo);
 		if (!map || look - map->start >= map->end - map->start) {
 			map = uw_map_find(k.w, k.s->space, look);
 			if (__builtin_expect(!map, 0) && k.out->n) {
@@ -252,37 +306,21 @@ static int walk_fast(struct uw_walk *shared)
 			step = UW_DEPTH;
 			break;
 		}
-		struct uw_rule r = {.kind = UW_RULE_NONE};
-		if (__builtin_expect(map != NULL, 1))
-			r = rule_get(k.w, map, look);
-		if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1)) {
-			step = rule_step(&k, r);
-		} else if (r.kind == UW_RULE_NONE && frame_record(&k, map)) {
-			step = UW_GOES_ON;
-		} else {
-			*shared = k;
-			step = rare_step(shared, map, r);
-			k = *shared;
-		}
+		step = fast_step(&k, shared, &reuse, &at, map);
 		if (__builtin_expect(step != UW_GOES_ON, 0))
 			break;
 		k.callee = map;
 	}
+	if (reuse.memo && !uw_reuse_all(&reuse))
+		uw_reuse_keep(&reuse, &k, &at, (struct uw_memo_frame){.edge = UW_EDGE_NONE});
 	*shared = k;
 	shared->out->stop_map = map;
+	if (step != COMPLEX)
+		uw_reuse_end(&reuse, k.w);
 	return step;
 }
 
 /* --- one sample --- */
-
-static bool perf_reg(const struct uw_sample *s, unsigned perf, uint64_t *out)
-{
-	if (perf > 63 || !(s->regs_mask >> perf & 1))
-		return false;
-	uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
-	*out = sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
-	return true;
-}
 
 /* AArch64 keeps a signature in the top bits of a signed return address, as many as the address
  * space leaves free: 48 bits of addresses on most kernels, 39 on Android, 52 on some. The stack
@@ -304,12 +342,12 @@ static int leaf(struct uw_walk *k)
 	const struct uw_arch *a = k->arch;
 	if (!s->regs || !s->regs_abi || !a->n_regs)
 		return UW_NO_REGS;
-	bool has_pc = perf_reg(s, a->perf[a->pc], &k->pc);
-	bool has_sp = perf_reg(s, a->perf[a->sp], &k->sp);
+	bool has_pc = uw_sample_reg(s, a->perf[a->pc], &k->pc);
+	bool has_sp = uw_sample_reg(s, a->perf[a->sp], &k->sp);
 	k->fp = UW_FP_LOST;
-	(void)perf_reg(s, a->perf[a->fp], &k->fp);
+	(void)uw_sample_reg(s, a->perf[a->fp], &k->fp);
 	if (a->ra_same_is_live)
-		(void)perf_reg(s, a->perf[a->ra], &k->lr);
+		(void)uw_sample_reg(s, a->perf[a->ra], &k->lr);
 	k->exact = true;
 	if (!has_pc)
 		return UW_BAD_REGS;
@@ -367,11 +405,11 @@ void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *ou
 		sample.space = &nowhere;
 	if (!sample.stack)
 		sample.stack_bytes = 0;
-	uint64_t misses = w->counters.v[SP_C_rule_misses];
+	uint64_t misses = w->counters.v[SP_C_rule_misses] + w->counters.v[SP_C_reused_frames];
 	out->n = 0;
 	out->stop_map = NULL;
 	out->stop = (enum uw_stop)walk(&k);
 	w->counters.v[SP_C_frames] += out->n;
-	misses = w->counters.v[SP_C_rule_misses] - misses;
+	misses = w->counters.v[SP_C_rule_misses] + w->counters.v[SP_C_reused_frames] - misses;
 	w->counters.v[SP_C_rule_hits] += out->n > misses ? out->n - misses : 0;
 }

@@ -11,7 +11,8 @@
 #include "elf/elf_file.h"
 
 /* The CFI of one file: immutable after creation, shared by all workers, keyed in their rule caches
- * by its id, so that the same file at other addresses and in other processes hits the same rules. */
+ * by its id, so that the same file at other addresses and in other processes hits the same rules.
+ */
 struct uw_module;
 
 /* Takes elf and debug (a separate debug file with .debug_frame, or NULL) over: both must be
@@ -23,13 +24,13 @@ void uw_module_free(struct uw_module *m);
 const struct sp_elf *uw_module_elf(const struct uw_module *m);
 uint32_t uw_module_id(const struct uw_module *m); /* unique in this process, from 1 */
 
-#define UW_MAP_ANON 1u   /* code without a file: JIT, trampolines */
+#define UW_MAP_ANON 1u /* code without a file: JIT, trampolines */
 #define UW_MAP_KERNEL 2u
 #define UW_MAP_NOFILE 4u /* a file that could not be opened or was refused */
 
 struct uw_map {
-	uint64_t start, end; /* AVMA */
-	uint64_t bias;       /* AVMA - SVMA (wrapping) */
+	uint64_t start, end;            /* AVMA */
+	uint64_t bias;                  /* AVMA - SVMA (wrapping) */
 	const struct uw_module *module; /* NULL: none */
 	uint32_t flags;
 	uint32_t tag; /* the pipeline's own, e.g. to count stops per file */
@@ -38,20 +39,21 @@ struct uw_map {
 struct uw_space {
 	const struct uw_map *maps; /* sorted by start, disjoint */
 	uint32_t n;
+	uint64_t id;     /* of these maps, never used again; 0: walks in it share nothing */
 	bool has_python; /* a python or libpython is mapped: its perf trampolines may be */
 };
 
 enum uw_stop {
-	UW_END,            /* the root: undefined return address, entry stub, fp 0 … */
-	UW_NO_REGS,        /* no user registers, or a 32-bit task */
-	UW_BAD_REGS,       /* pc, sp or fp missing */
-	UW_NO_STACK,       /* no stack bytes */
+	UW_END,      /* the root: undefined return address, entry stub, fp 0 … */
+	UW_NO_REGS,  /* no user registers, or a 32-bit task */
+	UW_BAD_REGS, /* pc, sp or fp missing */
+	UW_NO_STACK, /* no stack bytes */
 	UW_STACK_EXHAUSTED,
 	UW_NO_MODULE,
 	UW_NO_CFI,
-	UW_BAD_CFA,        /* rule not recoverable */
-	UW_LOOP,           /* did not advance */
-	UW_BACKWARDS,      /* CFA below sp */
+	UW_BAD_CFA,   /* rule not recoverable */
+	UW_LOOP,      /* did not advance */
+	UW_BACKWARDS, /* CFA below sp */
 	UW_NULL_RETURN,
 	UW_OVERFLOW,
 	UW_DEPTH,
@@ -61,13 +63,15 @@ enum uw_stop {
 #define UW_MAX_FRAMES 2048
 
 struct uw_sample {
-	uint16_t machine;     /* EM_X86_64 or EM_AARCH64 */
-	uint64_t regs_mask;   /* attr.sample_regs_user: bits are perf's register numbers */
-	const uint8_t *regs;  /* popcount(regs_mask) unaligned u64s, or NULL */
+	uint16_t machine;    /* EM_X86_64 or EM_AARCH64 */
+	uint64_t regs_mask;  /* attr.sample_regs_user: bits are perf's register numbers */
+	const uint8_t *regs; /* popcount(regs_mask) unaligned u64s, or NULL */
 	uint64_t regs_abi;
 	const uint8_t *stack; /* from sp upwards */
 	uint64_t stack_bytes;
 	const struct uw_space *space;
+	uint64_t
+		thread; /* tells threads apart, from 1: walks of one may share outer frames; or 0 */
 };
 
 struct uw_stack {
@@ -85,7 +89,10 @@ struct uw_walker;
 struct uw_walker *uw_walker_new(void); /* NULL when memory ends */
 void uw_walker_free(struct uw_walker *w);
 void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *out);
-/* rule_hits, rule_misses, frame_pointer_frames, scanned_frames, frames. */
+/* Ask memory for what uw_walk will read of a sample, and wait for none of it but its registers: to
+ * be called before the walk of the sample in front. */
+void uw_walk_ahead(const struct uw_walker *w, const struct uw_sample *s);
+/* rule_hits, rule_misses, reused_frames, frame_pointer_frames, scanned_frames, frames. */
 const struct sp_counters *uw_walker_counters(const struct uw_walker *w);
 
 /* --dump-cfi: print all rows of a file (design.md, section 4) to a stdio stream. */

@@ -3,6 +3,7 @@
 #define SP_UNWIND_WALKER_H
 
 #include "base/le.h"
+#include "memo.h"
 #include "rule.h"
 
 /* The rule cache: exact keys, in sets of four that fill a cache line, first in, first out. 16K
@@ -47,6 +48,9 @@ struct uw_walker {
 	/* Where in its space's maps an address was found last, by bits of the address. A guess
 	 * that is checked: spaces come and go. */
 	uint32_t hints[UW_HINTS];
+	struct uw_memo *memos; /* owned; UW_MEMO_THREADS */
+	/* The frames of the walk under way, as far as they may be kept. */
+	struct uw_memo_frame fresh[UW_MAX_FRAMES + 1];
 };
 
 /* The set of an address. Two instructions: it is on the path from one frame to the next. */
@@ -77,6 +81,16 @@ static inline bool uw_call_cached(struct uw_walker *w, const struct uw_map *map,
 		}
 	}
 	return false;
+}
+
+/* A register of a sample under perf's number; false: it was not recorded. */
+static inline bool uw_sample_reg(const struct uw_sample *s, unsigned perf, uint64_t *out)
+{
+	if (perf > 63 || !(s->regs_mask >> perf & 1))
+		return false;
+	uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
+	*out = sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
+	return true;
 }
 
 #define UW_FP_LOST 1u /* no frame pointer has this value: it is not known */

@@ -143,18 +143,25 @@ static void convert(struct un_worker *w, struct un_batch *b, const struct un_ite
 	put_sample(w, b, rec, &user);
 }
 
+static struct uw_sample sample_of(const struct un_worker *w, const struct un_item *item)
+{
+	const struct sp_record *rec = &item->rec;
+	return (struct uw_sample){.machine = w->machine,
+				  .regs_mask = rec->event->attr.sample_regs_user,
+				  .regs = rec->sample.regs,
+				  .regs_abi = rec->sample.regs_abi,
+				  .stack = rec->sample.stack,
+				  .stack_bytes = rec->sample.stack_bytes,
+				  .space = item->space,
+				  .thread = (uint64_t)(uint32_t)rec->tid + 1};
+}
+
 static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *item)
 {
 	const struct sp_record *rec = &item->rec;
 	struct un_chain *c = &w->chain;
 	struct uw_stack *s = &w->stack;
-	const struct uw_sample sample = {.machine = w->machine,
-					 .regs_mask = rec->event->attr.sample_regs_user,
-					 .regs = rec->sample.regs,
-					 .regs_abi = rec->sample.regs_abi,
-					 .stack = rec->sample.stack,
-					 .stack_bytes = rec->sample.stack_bytes,
-					 .space = item->space};
+	const struct uw_sample sample = sample_of(w, item);
 	un_chain_parse(c, rec->sample.chain, rec->sample.n_chain, sp_record_cpumode(rec));
 	uw_walk(w->walker, &sample, s);
 	count_stop(&w->stops, s->stop_map ? s->stop_map->tag : UINT32_MAX, s->stop, 1);
@@ -191,10 +198,23 @@ void un_batch_release(struct un_batch *b)
 	b->bytes = 0;
 }
 
+/* Samples lie in memory that nobody has touched: the registers of the second next are asked for, so
+ * that the stack of the next one can be, while this one is walked. */
+static void look_ahead(const struct un_worker *w, const struct un_item *item, uint32_t left)
+{
+	if (left > 1 && item[2].action == UN_WALK)
+		__builtin_prefetch(item[2].rec.sample.regs + 56); /* perf's sp is among the first */
+	if (left > 0 && item[1].action == UN_WALK) {
+		const struct uw_sample next = sample_of(w, &item[1]);
+		uw_walk_ahead(w->walker, &next);
+	}
+}
+
 void un_worker_run(struct un_worker *w, struct un_batch *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct un_item *item = &b->items[i];
+		look_ahead(w, item, b->n - i - 1);
 		if (item->action == UN_WALK)
 			walk(w, b, item);
 		else if (item->action == UN_CONVERT)

@@ -4,6 +4,8 @@
  *   hot     ns per frame, warm rules, the sample's stack bytes in the cache: batches of 16 samples,
  *           the least of 7 passes each
  *   cold    whole passes over all samples, least of 3; the stack bytes come from memory
+ *   reuse   frames taken over from the thread's last walk, and whether all stacks are the same
+ *           without
  *   miss    one FDE found and interpreted (uw_rule_make), for every frame in the recording's order,
  *           as if there were no cache; and over its distinct addresses in random order
  *   open    a module's first rule: file mapped, parsed, one FDE interpreted (page cache warm)
@@ -65,6 +67,7 @@ static void load_sample(struct load *l, const struct sp_record *rec)
 		.stack = copy + n_regs * 8,
 		.stack_bytes = s->stack_bytes,
 		.space = space,
+		.thread = (uint64_t)(uint32_t)rec->tid + 1,
 	};
 }
 
@@ -134,8 +137,13 @@ static void cold(const struct load *l)
 		double t = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		uint64_t before = c->v[SP_C_frames];
 		misses = c->v[SP_C_rule_misses];
-		for (size_t j = 0; j < l->n; j++)
+		for (size_t j = 0; j < l->n; j++) {
+			if (j + 2 < l->n)
+				__builtin_prefetch(l->samples[j + 2].regs + 56);
+			if (j + 1 < l->n)
+				uw_walk_ahead(w, &l->samples[j + 1]);
 			uw_walk(w, &l->samples[j], &out);
+		}
 		t = now_ns(CLOCK_THREAD_CPUTIME_ID) - t;
 		misses = c->v[SP_C_rule_misses] - misses;
 		frames = c->v[SP_C_frames] - before;
@@ -152,6 +160,34 @@ static void cold(const struct load *l)
 	       least / (double)frames, least / (double)l->n, first / (double)frames,
 	       100.0 * (double)misses / (double)frames);
 	uw_walker_free(w);
+}
+
+/* Each stack again without what its thread's last walk left: the same? */
+static void reuse(const struct load *l)
+{
+	static struct uw_stack alone;
+	struct uw_walker *with = uw_walker_new(), *without = uw_walker_new();
+	const struct sp_counters *a = uw_walker_counters(with), *b = uw_walker_counters(without);
+	size_t differ = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		struct uw_sample s = l->samples[i];
+		uw_walk(with, &s, &out);
+		s.thread = 0;
+		uw_walk(without, &s, &alone);
+		differ += out.n != alone.n || out.stop != alone.stop ||
+			  out.stop_map != alone.stop_map ||
+			  memcmp(out.addrs, alone.addrs, out.n * sizeof *out.addrs) != 0 ||
+			  memcmp(out.return_addrs, alone.return_addrs, out.n * sizeof *out.addrs) !=
+				  0;
+	}
+	printf("  reuse %6.1f %% of the frames; %zu of %zu stacks differ%s\n",
+	       100.0 * (double)a->v[SP_C_reused_frames] / (double)a->v[SP_C_frames], differ, l->n,
+	       a->v[SP_C_scanned_frames] == b->v[SP_C_scanned_frames] &&
+			       a->v[SP_C_frame_pointer_frames] == b->v[SP_C_frame_pointer_frames]
+		       ? ""
+		       : ", and the counters");
+	uw_walker_free(with);
+	uw_walker_free(without);
 }
 
 struct place {
@@ -381,6 +417,7 @@ int main(int argc, char **argv)
 		}
 		hot(&l);
 		cold(&l);
+		reuse(&l);
 		lazy(&l);
 		miss(&l);
 	}

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct uw_stack stack;
+	static struct uw_stack stack, alone;
 	static FILE *null;
 	struct sp_elf *elf = calloc(1, sizeof(*elf));
 	struct uw_module *module = NULL;
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	struct uw_map map = {
 		.start = 0x400000, .end = 0x400000 + size, .bias = 0x400000, .module = module};
-	struct uw_space space = {.maps = &map, .n = 1};
+	struct uw_space space = {.maps = &map, .n = 1, .id = 1};
 	struct uw_sample sample = {
 		.machine = elf->machine,
 		/* ax, bx, cx, dx, si, di, bp, sp, ip */
@@ -41,12 +41,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.stack = data + size - STACK,
 		.stack_bytes = STACK,
 		.space = &space,
+		.thread = 1,
 	};
 	struct uw_walker *walker = uw_walker_new();
 
 	if (walker) {
 		uw_walk(walker, &sample, &stack);
+		/* With a stack that differs a little, what was kept and what was not give the same.
+		 */
+		uint8_t *copy = malloc(STACK);
+		if (copy) {
+			memcpy(copy, sample.stack, STACK);
+			copy[sample.stack[0] * 4] ^= sample.stack[1];
+			sample.stack = copy;
+		}
+		uw_walk_ahead(walker, &sample);
 		uw_walk(walker, &sample, &stack);
+		sample.thread = 0;
+		uw_walk(walker, &sample, &alone);
+		if (stack.n != alone.n || stack.stop != alone.stop ||
+		    memcmp(stack.addrs, alone.addrs, stack.n * sizeof *stack.addrs))
+			abort();
+		free(copy);
 		uw_walker_free(walker);
 	}
 	uw_dump_cfi(module, null, &err);

@@ -34,6 +34,12 @@ void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *ou
 	*out = answer;
 }
 
+void uw_walk_ahead(const struct uw_walker *w, const struct uw_sample *s)
+{
+	(void)w;
+	(void)s;
+}
+
 const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
 {
 	(void)w;

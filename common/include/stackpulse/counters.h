@@ -51,7 +51,8 @@ extern "C" {
 	X(scanned_frames, "frames found by the return address at sp")                              \
 	X(frames, "user frames unwound")                                                           \
 	X(rule_hits, "unwind rules found in the cache")                                            \
-	X(rule_misses, "unwind rules made from an FDE")
+	X(rule_misses, "unwind rules made from an FDE")                                            \
+	X(reused_frames, "frames taken over from the thread's last walk")
 
 enum sp_counter {
 #define X(name, text) SP_C_##name,
