@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/stop.h"
+#include "command.h"
 #include "exe.h"
 #include "unnamed.h"
 #include "view.h"
@@ -139,6 +140,8 @@ static int show(struct view *v, struct out *out, struct sp_err *err)
 		return r;
 	if (sp_debuginfod_complaint())
 		sp_warn("%s", sp_debuginfod_complaint());
+	if (command_complaint(v->opt->command))
+		sp_warn("%s", command_complaint(v->opt->command));
 	if (v->note)
 		sp_note("%s", v->note);
 	say_empty(v);
@@ -302,6 +305,17 @@ static int name_addresses(const struct view_options *opt)
 	return sym_exe_main(opt->exe, &o, opt->operands, opt->n_operands);
 }
 
+/* --symbolizer: before the sandbox, which it could not leave. */
+static void start_command(struct view_options *opt)
+{
+	struct sp_err err;
+	if (!opt->symbolizer || opt->format->no_names)
+		return;
+	if (command_start(&opt->command, opt->symbolizer, opt->resolver.no_inline, &err) < 0)
+		sp_die(&err, NULL);
+	opt->resolver.native = command_factory(opt->command);
+}
+
 int main(int argc, char **argv)
 {
 	struct view_options opt;
@@ -322,6 +336,7 @@ int main(int argc, char **argv)
 		clock_gettime(CLOCK_MONOTONIC, &progress_start);
 		if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
 			opt.resolver.progress = progress;
+		start_command(&opt);
 		status = opt.follow ? follow(&opt) : run(&opt);
 	}
 	options_deinit(&opt);

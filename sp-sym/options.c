@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cli.h"
+#include "command.h"
 #include "elf/archive.h"
 #include "view.h"
 
@@ -45,6 +46,7 @@ enum {
 	OPT_PERF_MAPS,
 	OPT_PERF_MAP_DIR,
 	OPT_NO_DEMANGLE,
+	OPT_SYMBOLIZER,
 	OPT_NO_CACHE,
 	OPT_JOBS,
 	OPT_EXE,
@@ -103,6 +105,8 @@ static const struct sp_opt opts[] = {
 			   "(last) or these: PID,…"},
 	[OPT_PERF_MAP_DIR] = {"perf-map-dir", 0, "DIR", "where the perf-PID.map files are"},
 	[OPT_NO_DEMANGLE] = {"no-demangle", 0, NULL, "names as the linker knows them"},
+	[OPT_SYMBOLIZER] = {"symbolizer", 0, "COMMAND",
+			    "names of files from a command that speaks as llvm-symbolizer does"},
 	[OPT_NO_CACHE] = {"no-cache", 0, NULL,
 			  "do not use or keep what was found before (~/.cache/stackpulse/symbols)"},
 	[OPT_JOBS] = {"jobs", 'j', "N", "workers (default: all cores)"},
@@ -235,6 +239,11 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 	case OPT_PERF_MAP_DIR:
 		opt->resolver.perf_map_dir = arg;
 		break;
+	case OPT_SYMBOLIZER:
+		if (!*arg)
+			sp_usage_error("--symbolizer: there is no command");
+		opt->symbolizer = arg;
+		break;
 	case OPT_NO_INLINE:
 		opt->resolver.no_inline = true;
 		break;
@@ -347,6 +356,7 @@ static void set(struct view_options *opt, int which, const char *arg)
 	case OPT_SYMFS:
 	case OPT_DEBUG_DIR:
 	case OPT_DEBUGINFOD:
+	case OPT_SYMBOLIZER:
 	case OPT_PERF_MAPS:
 	case OPT_PERF_MAP_DIR:
 	case OPT_NO_INLINE:
@@ -460,6 +470,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	}
 	opt->operands = argv + 1;
 	opt->n_operands = (size_t)(n - 1);
+	if (opt->exe && opt->symbolizer)
+		sp_usage_error("--symbolizer has no meaning for --exe");
 	if (!opt->exe) {
 		if (opt->n_operands == 2 && !opt->diff && !strcmp(opt->format->name, "diff")) {
 			opt->diff = *opt->operands++;
@@ -483,6 +495,7 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 
 void options_deinit(struct view_options *opt)
 {
+	command_free(opt->command);
 	if (opt->resolver.cache)
 		sp_cachedir_close(&opt->cache);
 	free(opt->pids.v);

@@ -45,6 +45,8 @@ struct view_options {
 	char *env_dirs;  /* owned: the words of STACKPULSE_DEBUG_DIRS */
 	bool no_cache;
 	struct sp_cachedir cache; /* open, unless no_cache: what resolver.cache points to */
+	const char *symbolizer;  /* the command of --symbolizer, or NULL */
+	struct command *command; /* owned: that, running; or NULL */
 	struct sp_resolver_options resolver;
 	enum sp_debuginfod_mode debuginfod;
 	char **operands; /* after the input: addresses of --exe */

@@ -24,6 +24,10 @@ _sp_sym() {
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;
+	--symbolizer)
+		mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+		return
+		;;
 	--time | -p | --pid | -t | --tid | --comm | -e | --event | --module | --function | --file | -m | --min-percent | \
 		-d | --depth | -n | --limit | --width | --require | -j | --jobs)
 		return
@@ -38,7 +42,7 @@ _sp_sym() {
 			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
 			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
 			--width= --follow --require= --path-map= --symfs= --debug-dir= --debuginfod= --perf-maps= --perf-map-dir= \
-			--no-demangle --no-cache -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
+			--no-demangle --symbolizer= --no-cache -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
 			-V --version" -- "$cur")
 		[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
 	else

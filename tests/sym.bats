@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # sp-sym: each view by value, on a spool of the worst names (make-hostile) and on real ones.
 
+bats_require_minimum_version 1.5.0
 load lib
 
 FORMATS="top tree text raw folded flamegraph json pprof firefox speedscope callgrind lines jsonl otlp stats stats-json"
@@ -650,4 +651,91 @@ cached() {
 	done
 	cmp "$file" whole
 	equal "$(find cache -type f | wc -l)" 1
+}
+
+# A symbolizer's command that writes down what it is asked, and names every address after itself.
+own_symbolizer() {
+	cat >own.py <<-'X'
+		import sys
+		for line in sys.stdin:
+		    with open("asked", "a") as f:
+		        f.write(line)
+		    address = line.split()[-1]
+		    print(f"{address}\ninner;of {address}\nin.c:7\nouter_{address}\n/src/out.c:9:3\n", flush=True)
+	X
+}
+
+@test "--symbolizer: asked about identified files, each address once, as it is linked" {
+	profile p.spool -- "$SP_PROG/templates" 300
+	own_symbolizer
+	sp-sym --symbolizer="exec python3 own.py" -f folded p.spool >out 2>log
+	equal "$(cat log)" ""
+	equal "$(sort asked | uniq -d)" "" "addresses that were asked twice"
+	holds "$(cat asked)" "CODE \"$SP_PROG/templates\" 0x"
+	local main
+	main=$(nm -S "$SP_PROG/templates" | awk '$4 == "main" { print $1, $2 }')
+	# Some of them lie in main, and carry its place in the names that came back.
+	python3 - "$SP_PROG/templates" $main <<-'X'
+		import sys
+		start, size = int(sys.argv[2], 16), int(sys.argv[3], 16)
+		asked = [l.split('"') for l in open("asked") if sys.argv[1] in l]
+		inside = [a[2].strip() for a in asked if start <= int(a[2], 16) < start + size]
+		assert inside, (asked, start, size)
+		folded = open("out").read()
+		assert f"outer_{inside[0]};inner:of {inside[0]}_[i]" in folded, folded[:600]
+	X
+	sp-sym --symbolizer="python3 own.py" --no-inline -f json p.spool >out
+	holds "$(cat out)" '"outer_0x'
+	[[ $(cat out) != *'"inner;of'* ]] || fail "inlined levels with --no-inline"
+	# Formats without names start nothing.
+	rm asked
+	sp-sym --symbolizer="python3 own.py" -f raw p.spool >/dev/null
+	[ ! -e asked ] || fail "raw has no names to ask for"
+	run sp-sym --symbolizer= p.spool
+	equal "$status" 2
+}
+
+@test "--symbolizer=llvm-symbolizer: the functions and lines that we find too" {
+	profile p.spool -- "$SP_PROG/templates" 300
+	sp-sym --user --module=templates -f json p.spool >ours
+	sp-sym --symbolizer=llvm-symbolizer --user --module=templates -f json p.spool >theirs 2>log
+	equal "$(cat log)" ""
+	python3 - <<-'X'
+		import json
+		def lines(name):
+		    p = json.load(open(name))
+		    out = {}
+		    for f in p["frames"]:
+		        if f["module"] is None or "templates" not in p["modules"][f["module"]]["path"]:
+		            continue
+		        out[f["address"]] = [(l["line"], l["inlined"]) for l in f["levels"]]
+		    return out
+		ours, theirs = lines("ours"), lines("theirs")
+		assert len(ours) > 3 and ours.keys() == theirs.keys()
+		same = sum(ours[a] == theirs[a] for a in ours)
+		# Where two lines begin at an address the two may choose differently.
+		assert same >= 0.8 * len(ours), [(a, ours[a], theirs[a]) for a in ours if ours[a] != theirs[a]]
+	X
+	sp-sym --symbolizer="llvm-symbolizer --addresses" -f folded p.spool >with 2>log
+	equal "$(cat log)" ""
+	sp-sym --symbolizer=llvm-symbolizer -f folded p.spool | cmp - with
+}
+
+@test "--symbolizer: a command that is dead, silent, babbling or wrong is given up in one line" {
+	profile p.spool -- "$SP_PROG/templates" 200
+	sp-sym -f folded p.spool >want
+	local command
+	for command in false no-such-command yes "echo hello; cat >/dev/null" "head -c 3000000 /dev/zero" "kill -9 \$\$" \
+		"read -r q; echo f; echo x.c:1; echo; echo; cat >/dev/null" "read -r q; printf '0x1\nf\nx.c:1\n\n'; cat >/dev/null" \
+		"exec >&-; cat >/dev/null" "sleep 86399"; do
+		run --separate-stderr sp-sym --symbolizer="$command" -f folded p.spool
+		equal "$status" 0 "$command"
+		# What was answered before it went wrong may stand; nothing is lost.
+		equal "$(awk '{ n += $NF } END { print n }' <<<"$output")" "$(awk '{ n += $NF } END { print n }' want)" "$command: samples"
+		# shellcheck disable=SC2154 # run sets stderr
+		equal "$(grep -c "is not asked any more" <<<"$stderr")" 1 "$command: $stderr"
+		[[ $command == read* ]] || diff want <(echo "$output") || fail "$command"
+	done
+	gone() { ! pgrep -f 'sleep 8639[9]'; }
+	await gone
 }
