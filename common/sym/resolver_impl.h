@@ -240,5 +240,7 @@ void res_jit_refresh(struct sp_resolver *r);
 int res_kernel_find(struct sp_resolver *r, uint64_t avma, struct sp_kernel_symbol *out,
 		    struct sp_err *err);
 void res_kernel_refresh(struct sp_resolver *r);
+/* resolver_sysmap.c: 1 when a System.map was used, 0 when not. */
+int res_sysmap_read(struct sp_resolver *r, struct sp_err *err);
 
 #endif

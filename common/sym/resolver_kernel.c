@@ -1,5 +1,5 @@
 /* Kernel symbols: those that travel with the spool, else the running kernel's when it is the one
- * that was recorded, else those that perf kept of that build. */
+ * that was recorded, else those that perf kept of that build, else System.map. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdio.h>
@@ -248,6 +248,8 @@ static int read_kernel(struct sp_resolver *r, struct sp_err *err)
 		if (r->kallsyms.n_symbols)
 			r->kernel_problem[0] = 0;
 	}
+	if (rc >= 0 && !r->kallsyms.n_symbols)
+		rc = res_sysmap_read(r, err);
 	return rc < 0 ? rc : 0;
 }
 

@@ -144,6 +144,59 @@ static void test_kernel(void)
 	      "another boot's kernel is not named by this one's symbols");
 }
 
+/* A recording of Linux 6.1 of another boot, whose code began at ffffffff9a600000. */
+static void make_kernel(struct made *m, const char *path, uint64_t start)
+{
+	struct sp_spool_wfile kernel = {.path = path, .is_kernel = true};
+	make_begin(m, "another-boot");
+	uint32_t set = sp_spool_put_set(m->w, 0, -1, SP_NONE);
+	sp_spool_put_module(m->w, set, start, UINT64_MAX, start, sp_spool_put_file(m->w, &kernel));
+	make_address(m, 0xffffffff9a600000, true);
+	make_address(m, 0xffffffffc0001000, true);
+	make_address(m, 0xffffffff9a601010, true);
+	make_end(m);
+}
+
+static void test_system_map(void)
+{
+	static const char text[] =
+		"0000000000000000 D __per_cpu_start\n0000000000002000 D irq_stack\n"
+		"ffffffff81000000 T _text\nffffffff81001000 t do_work\n"
+		"ffffffff81002000 t after\nffffffff82000000 T _etext\n";
+	char dir[300];
+	snprintf(dir, sizeof dir, "%s", build_dir);
+	const char *dirs[] = {dir};
+	struct sp_resolver_options o = {.symfs = dir}, d = {.debug_dirs = dirs, .n_debug_dirs = 1};
+	const char *yes = "do_work|[kernel+0xffffffffc0001000]|_text";
+	const char *no = "[kernel+0xffffffff9a601010]|[kernel+0xffffffffc0001000]|"
+			 "[kernel+0xffffffff9a600000]";
+	struct made m;
+	build_run("mkdir -p boot lib/modules/6.1");
+	build_write("boot/System.map-6.1", text, sizeof text - 1);
+	make_kernel(&m, "[kernel.kallsyms]_text", 0xffffffff9a600000);
+	check(&m, &o, yes, "a System.map of the release names the core, moved by KASLR's slide");
+	check(&m, &d, yes, "and one in a debug folder");
+	make_kernel(&m, "[kernel.kallsyms]_text", 0xffffffff9a601000);
+	check(&m, &o, no, "a difference that KASLR does not make: another build");
+	struct sp_buf got = {0}, problems = {0};
+	names_of(m.path, &o, &got, &problems);
+	tap_ok(strstr((const char *)problems.data, "another build") != NULL, "and the reason is told");
+	sp_buf_deinit(&got);
+	sp_buf_deinit(&problems);
+	make_kernel(&m, "[kernel.kallsyms]_text", 0);
+	check(&m, &o, no, "without the place where the kernel was loaded nothing is named");
+	build_run("mv boot/System.map-6.1 boot/System.map-6.2");
+	make_kernel(&m, "[kernel.kallsyms]_text", 0xffffffff9a600000);
+	check(&m, &o, no, "another release's map is not used");
+	build_write("lib/modules/6.1/System.map", text, sizeof text - 1);
+	check(&m, &o, yes, "the folder of the modules is searched too");
+	build_run("sed -i 's/_text/_other/' lib/modules/6.1/System.map");
+	check(&m, &o, no, "a map that does not say where its code begins is not used");
+	build_run("rm -f lib/modules/6.1/System.map && mkfifo lib/modules/6.1/System.map");
+	check(&m, &o, no, "a fifo in its place is not waited for");
+	build_run("rm -rf boot lib");
+}
+
 static void write_map(const char *text)
 {
 	char name[64];
@@ -286,6 +339,7 @@ int main(void)
 	}
 	test_files();
 	test_kernel();
+	test_system_map();
 	test_perf_maps();
 	test_stale_map();
 	test_rewritten();
