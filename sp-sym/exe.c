@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "exe.h"
 
 #include <errno.h>
@@ -16,12 +17,33 @@ static void print_text(const char *text)
 		putc_unlocked((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stdout);
 }
 
+/* As printf("%u") and ("%016llx") print them, without reading a format for each. */
+static void print_line(uint32_t line)
+{
+	char digits[10];
+	size_t n = sizeof digits;
+	do
+		digits[--n] = (char)('0' + line % 10);
+	while (line /= 10);
+	fwrite_unlocked(digits + n, 1, sizeof digits - n, stdout);
+}
+
+static void print_address(uint64_t svma)
+{
+	char text[19] = "0x0000000000000000\n";
+	for (size_t i = 17; svma; i--, svma >>= 4)
+		text[i] = "0123456789abcdef"[svma & 15];
+	fwrite_unlocked(text, 1, sizeof text, stdout);
+}
+
 static void print_level(const struct sp_name *l)
 {
 	print_text(l->function && *l->function ? l->function : "??");
-	putchar('\n');
+	putc_unlocked('\n', stdout);
 	print_text(l->file ? l->file : "??");
-	printf(":%u\n", l->file ? l->line : 0);
+	putc_unlocked(':', stdout);
+	print_line(l->file ? l->line : 0);
+	putc_unlocked('\n', stdout);
 }
 
 static int answer(struct sp_symfile *s, uint64_t svma, struct sp_err *err)
@@ -32,7 +54,7 @@ static int answer(struct sp_symfile *s, uint64_t svma, struct sp_err *err)
 	int n = sp_symfile_lookup(s, svma, &levels, &start, err);
 	if (n < 0)
 		return n;
-	printf("0x%016llx\n", (unsigned long long)svma);
+	print_address(svma);
 	for (int i = 0; i < (n ? n : 1); i++)
 		print_level(n ? &levels[i] : &unknown);
 	return 0;

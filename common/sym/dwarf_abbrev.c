@@ -1,5 +1,6 @@
 /* Abbreviation tables (DWARF 5, section 7.5.3), each with a plan for stepping over its entries. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sym/dwarf_impl.h"
 
@@ -87,22 +88,38 @@ enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, b
 	}
 }
 
-static bool add_skip(struct dw_abbrevs *t, struct dw_abbrev *a, enum dw_step step, uint32_t n)
+bool dw_attr_plan(const struct dw_unit *u, struct dw_attr *a)
 {
-	if (step == DW_FIXED && a->n_skips && t->skips[t->n_skips - 1].step == DW_FIXED) {
-		t->skips[t->n_skips - 1].n += n;
+	uint32_t n;
+	bool known;
+	a->step = (uint8_t)dw_form_step(u, a->form, &n, &known);
+	a->n = (uint8_t)n;
+	return known;
+}
+
+void dw_scratch_deinit(struct dw_scratch *s)
+{
+	free(s->v);
+	free(s->attrs);
+	free(s->skips);
+}
+
+static bool add_skip(struct dw_scratch *t, struct dw_abbrev *a, const struct dw_attr *at)
+{
+	if (at->step == DW_FIXED && a->n_skips && t->skips[t->n_skips - 1].step == DW_FIXED) {
+		t->skips[t->n_skips - 1].n += at->n;
 		return true;
 	}
-	struct dw_skip *s = SP_PUSH(&t->skips, &t->n_skips, &t->skips_cap);
-	if (!s)
+	if (t->n_skips == t->skips_cap &&
+	    !sp_grow(&t->skips, &t->skips_cap, t->n_skips + 1, sizeof *t->skips))
 		return false;
-	*s = (struct dw_skip){.step = step, .n = n};
+	t->skips[t->n_skips++] = (struct dw_skip){.step = at->step, .n = at->n};
 	a->n_skips++;
 	return true;
 }
 
 /* The attributes of one abbreviation; false at the end of what can be used. */
-static bool read_attrs(struct dw_unit *u, struct dw_abbrevs *t, struct dw_abbrev *a,
+static bool read_attrs(struct dw_unit *u, struct dw_scratch *t, struct dw_abbrev *a,
 		       struct sp_cursor *c)
 {
 	for (;;) {
@@ -112,33 +129,46 @@ static bool read_attrs(struct dw_unit *u, struct dw_abbrevs *t, struct dw_abbrev
 			return false;
 		if (!at && !form)
 			return true;
-		uint32_t n;
-		bool known;
-		enum dw_step step = dw_form_step(u, form, &n, &known);
-		if (!known || at > UINT16_MAX || t->n_attrs >= UINT32_MAX)
+		struct dw_attr attr = {
+			.at = (uint16_t)at, .form = (uint16_t)form, .implicit = implicit};
+		if (at > UINT16_MAX || form > UINT16_MAX || !dw_attr_plan(u, &attr) ||
+		    t->n_attrs >= UINT32_MAX)
 			return false;
 		if (at == DW_AT_sibling && form == DW_FORM_ref4)
 			a->sibling_at = a->fixed;
-		a->fixed = step == DW_FIXED && a->fixed >= 0 && a->fixed < INT16_MAX
-				   ? a->fixed + (int32_t)n
+		a->fixed = attr.step == DW_FIXED && a->fixed >= 0 && a->fixed < INT16_MAX
+				   ? a->fixed + attr.n
 				   : -1;
-		struct dw_attr *slot = SP_PUSH(&t->attrs, &t->n_attrs, &t->attrs_cap);
-		if (!slot || !add_skip(t, a, step, n))
+		if (t->n_attrs == t->attrs_cap &&
+		    !sp_grow(&t->attrs, &t->attrs_cap, t->n_attrs + 1, sizeof *t->attrs))
 			return false;
-		*slot = (struct dw_attr){(uint16_t)at, (uint16_t)form, implicit};
+		if (!add_skip(t, a, &attr))
+			return false;
+		t->attrs[t->n_attrs++] = attr;
 		a->n_attrs++;
 		a->has_pc |= at == DW_AT_low_pc || at == DW_AT_ranges;
 		a->has_sibling |= at == DW_AT_sibling;
 	}
 }
 
+static void *keep(struct sp_dwarf *d, const void *from, size_t n, size_t size)
+{
+	void *out = sp_arena_take(&d->memory, n * size + 1, _Alignof(struct dw_attr));
+	if (out && n)
+		memcpy(out, from, n * size);
+	return out;
+}
+
 static struct dw_abbrevs *read_table(struct dw_unit *u, uint64_t off)
 {
-	struct dw_abbrevs *t = calloc(1, sizeof *t);
+	struct sp_dwarf *d = u->obj->d;
+	struct dw_scratch *s = &d->scratch;
+	struct dw_abbrevs *t = sp_arena_take(&d->memory, sizeof *t, _Alignof(struct dw_abbrevs));
 	if (!t)
 		return NULL;
 	struct sp_cursor c = dw_cursor(u->obj, dw_section(u->obj, DW_ABBREV), off);
-	t->dense = true;
+	*t = (struct dw_abbrevs){.dense = true};
+	s->n = s->n_attrs = s->n_skips = 0;
 	for (;;) {
 		struct dw_abbrev a = {.code = sp_cur_uleb(&c), .sibling_at = -1};
 		if (c.bad || !a.code)
@@ -146,17 +176,22 @@ static struct dw_abbrevs *read_table(struct dw_unit *u, uint64_t off)
 		uint64_t tag = sp_cur_uleb(&c);
 		a.tag = tag > UINT16_MAX ? 0 : (uint16_t)tag;
 		a.children = sp_cur_u8(&c) != 0;
-		a.first_attr = (uint32_t)t->n_attrs;
-		a.first_skip = (uint32_t)t->n_skips;
+		a.first_attr = (uint32_t)s->n_attrs;
+		a.first_skip = (uint32_t)s->n_skips;
 		const uint8_t *from = c.p;
-		if (!read_attrs(u, t, &a, &c) || !dw_work(u->obj->d, (uint64_t)(c.p - from)))
+		if (!read_attrs(u, s, &a, &c) || !dw_work(d, (uint64_t)(c.p - from)))
 			break; /* what came before it is good */
-		t->dense &= a.code == t->n + 1;
-		struct dw_abbrev *slot = SP_PUSH(&t->v, &t->n, &t->cap);
-		if (!slot)
+		t->dense &= a.code == s->n + 1;
+		if (s->n == s->cap && !sp_grow(&s->v, &s->cap, s->n + 1, sizeof a))
 			break;
-		*slot = a;
+		s->v[s->n++] = a;
 	}
+	t->n = s->n;
+	t->v = keep(d, s->v, s->n, sizeof *s->v);
+	t->attrs = keep(d, s->attrs, s->n_attrs, sizeof *s->attrs);
+	t->skips = keep(d, s->skips, s->n_skips, sizeof *s->skips);
+	if (!t->v || !t->attrs || !t->skips)
+		return NULL;
 	for (size_t i = 0; !t->dense && i < t->n; i++)
 		if (sp_map64_get(&t->by_code, t->v[i].code) == SP_NOT_FOUND)
 			sp_map64_put(&t->by_code, t->v[i].code, (uint32_t)i);
@@ -198,9 +233,5 @@ void dw_abbrevs_free(struct dw_abbrevs *t)
 {
 	if (!t)
 		return;
-	free(t->v);
-	free(t->attrs);
-	free(t->skips);
 	sp_map64_deinit(&t->by_code);
-	free(t);
 }

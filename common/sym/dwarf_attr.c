@@ -17,7 +17,7 @@ struct sp_cursor dw_unit_cursor(struct dw_unit *u, uint64_t off)
 	return c;
 }
 
-static void step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n)
+void dw_step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n)
 {
 	/* An indirect form that leads to another one is not followed: no compiler makes it. */
 	for (int indirect = 0; step == DW_INDIRECT; indirect++) {
@@ -63,7 +63,7 @@ void dw_skip_attrs_slow(struct dw_unit *u, struct sp_cursor *c, const struct dw_
 		if (s[i].step == DW_FIXED)
 			sp_cur_skip(c, s[i].n);
 		else
-			step_over(u, c, s[i].step, s[i].n);
+			dw_step_over(u, c, s[i].step, s[i].n);
 	}
 }
 
@@ -260,7 +260,7 @@ static void skip_form(struct dw_unit *u, struct sp_cursor *c, uint64_t form)
 	bool known;
 	enum dw_step step = dw_form_step(u, form, &n, &known);
 	if (known && step != DW_INDIRECT)
-		step_over(u, c, step, n);
+		dw_step_over(u, c, step, n);
 	else
 		c->bad = true;
 }
@@ -277,9 +277,4 @@ void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *
 	if (read_number(u, c, a, form, v) || read_reference(u, c, form, v))
 		return;
 	skip_form(u, c, form);
-}
-
-void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a)
-{
-	skip_form(u, c, a->form == DW_FORM_indirect ? sp_cur_uleb(c) : a->form);
 }

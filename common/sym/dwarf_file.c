@@ -233,6 +233,8 @@ void sp_dwarf_close(struct sp_dwarf *d)
 		free(d->dwp);
 	}
 	dw_obj_deinit(&d->main);
+	dw_scratch_deinit(&d->scratch);
+	sp_arena_deinit(&d->memory);
 	sp_strpool_deinit(&d->strings);
 	sp_ranges_deinit(&d->code);
 	sp_ranges_deinit(&d->units);

@@ -11,6 +11,7 @@
 
 #include "base/cursor.h"
 #include "base/table.h"
+#include "sym/arena.h"
 #include "sym/dwarf.h"
 #include "sym/ranges.h"
 #include "sym/strpool.h"
@@ -52,6 +53,7 @@ enum dw_step {
 
 struct dw_attr {
 	uint16_t at, form;
+	uint8_t step, n;  /* how it is stepped over: enum dw_step, and bytes where they are fixed */
 	int64_t implicit; /* DW_FORM_implicit_const */
 };
 
@@ -73,12 +75,10 @@ struct dw_abbrev {
 };
 
 struct dw_abbrevs {
-	struct dw_abbrev *v; /* owned */
-	size_t n, cap;
-	struct dw_attr *attrs; /* owned */
-	size_t n_attrs, attrs_cap;
-	struct dw_skip *skips; /* owned */
-	size_t n_skips, skips_cap;
+	struct dw_abbrev *v; /* the arrays are in the reader's memory */
+	size_t n;
+	struct dw_attr *attrs;
+	struct dw_skip *skips;
 	struct sp_map64 by_code; /* only when codes are not 1, 2, 3, … */
 	bool dense;
 };
@@ -177,8 +177,20 @@ struct dw_obj {
 	struct dw_cu_index *cu_index; /* owned: of a dwp */
 };
 
+/* Where a table of abbreviations grows until its size is known. */
+struct dw_scratch {
+	struct dw_abbrev *v; /* owned */
+	size_t n, cap;
+	struct dw_attr *attrs; /* owned */
+	size_t n_attrs, attrs_cap;
+	struct dw_skip *skips; /* owned */
+	size_t n_skips, skips_cap;
+};
+
 struct sp_dwarf {
 	struct dw_obj main;
+	struct sp_arena memory;
+	struct dw_scratch scratch;
 	struct sp_dwarf_options options; /* its pointers are borrowed */
 	uint64_t work_left;
 	struct sp_strpool strings;
@@ -224,6 +236,9 @@ static inline const struct dw_abbrev *dw_abbrev(const struct dw_abbrevs *t, uint
 	return dw_abbrev_slow(t, code);
 }
 enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, bool *known);
+/* Fills step and n; false when the form is not known. */
+bool dw_attr_plan(const struct dw_unit *u, struct dw_attr *a);
+void dw_scratch_deinit(struct dw_scratch *s);
 
 /* dwarf_attr.c */
 struct sp_cursor dw_cursor(const struct dw_obj *o, struct dw_bytes b, uint64_t from);
@@ -239,7 +254,14 @@ static inline void dw_skip_attrs(struct dw_unit *u, struct sp_cursor *c, const s
 }
 void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a,
 		  struct dw_val *v);
-void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a);
+void dw_step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n);
+static inline void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a)
+{
+	if (a->step == DW_FIXED)
+		sp_cur_skip(c, a->n);
+	else
+		dw_step_over(u, c, (enum dw_step)a->step, a->n);
+}
 const char *dw_string_at(struct dw_obj *o, enum dw_sec s, uint64_t off);
 const char *dw_string_x(struct dw_unit *u, uint64_t index);
 bool dw_addr_x(struct dw_unit *u, uint64_t index, uint64_t *addr);

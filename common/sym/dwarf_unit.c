@@ -24,7 +24,9 @@ static size_t root_attrs(struct dw_unit *u, uint64_t code, struct dw_attr out[RO
 				break;
 			if (found == code && n < ROOT_ATTRS_MAX && at <= UINT16_MAX &&
 			    form <= UINT16_MAX)
-				out[n++] = (struct dw_attr){(uint16_t)at, (uint16_t)form, implicit};
+				out[n++] = (struct dw_attr){.at = (uint16_t)at,
+							    .form = (uint16_t)form,
+							    .implicit = implicit};
 		}
 		if (found == code)
 			return c.bad ? 0 : n;
