@@ -4,88 +4,86 @@
 
 #include "sym/dwarf_impl.h"
 
-enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, bool *known)
+/* How the bytes of each form are stepped over; sizes that depend on the unit have names. */
+enum { N_ADDR = 17, N_OFFSET, N_REF_ADDR };
+#define FIXED(bytes) {true, DW_FIXED, (bytes)}
+#define BY(step) {true, (step), 0}
+struct form_step {
+	bool known;
+	uint8_t step, n;
+};
+static const struct form_step forms[] = {
+	[DW_FORM_flag_present] = FIXED(0),
+	[DW_FORM_implicit_const] = FIXED(0),
+	[DW_FORM_data1] = FIXED(1),
+	[DW_FORM_ref1] = FIXED(1),
+	[DW_FORM_flag] = FIXED(1),
+	[DW_FORM_strx1] = FIXED(1),
+	[DW_FORM_addrx1] = FIXED(1),
+	[DW_FORM_data2] = FIXED(2),
+	[DW_FORM_ref2] = FIXED(2),
+	[DW_FORM_strx2] = FIXED(2),
+	[DW_FORM_addrx2] = FIXED(2),
+	[DW_FORM_strx3] = FIXED(3),
+	[DW_FORM_addrx3] = FIXED(3),
+	[DW_FORM_data4] = FIXED(4),
+	[DW_FORM_ref4] = FIXED(4),
+	[DW_FORM_strx4] = FIXED(4),
+	[DW_FORM_addrx4] = FIXED(4),
+	[DW_FORM_ref_sup4] = FIXED(4),
+	[DW_FORM_data8] = FIXED(8),
+	[DW_FORM_ref8] = FIXED(8),
+	[DW_FORM_ref_sig8] = FIXED(8),
+	[DW_FORM_ref_sup8] = FIXED(8),
+	[DW_FORM_data16] = FIXED(16),
+	[DW_FORM_addr] = FIXED(N_ADDR),
+	[DW_FORM_ref_addr] = FIXED(N_REF_ADDR),
+	[DW_FORM_strp] = FIXED(N_OFFSET),
+	[DW_FORM_line_strp] = FIXED(N_OFFSET),
+	[DW_FORM_strp_sup] = FIXED(N_OFFSET),
+	[DW_FORM_sec_offset] = FIXED(N_OFFSET),
+	[DW_FORM_udata] = BY(DW_ULEB),
+	[DW_FORM_sdata] = BY(DW_ULEB),
+	[DW_FORM_ref_udata] = BY(DW_ULEB),
+	[DW_FORM_strx] = BY(DW_ULEB),
+	[DW_FORM_addrx] = BY(DW_ULEB),
+	[DW_FORM_loclistx] = BY(DW_ULEB),
+	[DW_FORM_rnglistx] = BY(DW_ULEB),
+	[DW_FORM_string] = BY(DW_CSTRING),
+	[DW_FORM_block1] = BY(DW_BLOCK1),
+	[DW_FORM_block2] = BY(DW_BLOCK2),
+	[DW_FORM_block4] = BY(DW_BLOCK4),
+	[DW_FORM_block] = BY(DW_BLOCKU),
+	[DW_FORM_exprloc] = BY(DW_BLOCKU),
+	[DW_FORM_indirect] = BY(DW_INDIRECT),
+};
+
+static struct form_step form_step(uint64_t form)
 {
-	*known = true;
-	*n = 0;
 	switch (form) {
-	case DW_FORM_flag_present:
-	case DW_FORM_implicit_const:
-		return DW_FIXED;
-	case DW_FORM_data1:
-	case DW_FORM_ref1:
-	case DW_FORM_flag:
-	case DW_FORM_strx1:
-	case DW_FORM_addrx1:
-		*n = 1;
-		return DW_FIXED;
-	case DW_FORM_data2:
-	case DW_FORM_ref2:
-	case DW_FORM_strx2:
-	case DW_FORM_addrx2:
-		*n = 2;
-		return DW_FIXED;
-	case DW_FORM_strx3:
-	case DW_FORM_addrx3:
-		*n = 3;
-		return DW_FIXED;
-	case DW_FORM_data4:
-	case DW_FORM_ref4:
-	case DW_FORM_strx4:
-	case DW_FORM_addrx4:
-	case DW_FORM_ref_sup4:
-		*n = 4;
-		return DW_FIXED;
-	case DW_FORM_data8:
-	case DW_FORM_ref8:
-	case DW_FORM_ref_sig8:
-	case DW_FORM_ref_sup8:
-		*n = 8;
-		return DW_FIXED;
-	case DW_FORM_data16:
-		*n = 16;
-		return DW_FIXED;
-	case DW_FORM_addr:
-		*n = u->addr_size;
-		return DW_FIXED;
-	case DW_FORM_ref_addr: /* DWARF 2 gave it the size of an address */
-		*n = u->version == 2 ? u->addr_size : u->offset_size;
-		return DW_FIXED;
-	case DW_FORM_strp:
-	case DW_FORM_line_strp:
-	case DW_FORM_strp_sup:
-	case DW_FORM_sec_offset:
 	case DW_FORM_GNU_ref_alt:
 	case DW_FORM_GNU_strp_alt:
-		*n = u->offset_size;
-		return DW_FIXED;
-	case DW_FORM_udata:
-	case DW_FORM_sdata:
-	case DW_FORM_ref_udata:
-	case DW_FORM_strx:
-	case DW_FORM_addrx:
-	case DW_FORM_loclistx:
-	case DW_FORM_rnglistx:
+		return (struct form_step)FIXED(N_OFFSET);
 	case DW_FORM_GNU_addr_index:
 	case DW_FORM_GNU_str_index:
-		return DW_ULEB;
-	case DW_FORM_string:
-		return DW_CSTRING;
-	case DW_FORM_block1:
-		return DW_BLOCK1;
-	case DW_FORM_block2:
-		return DW_BLOCK2;
-	case DW_FORM_block4:
-		return DW_BLOCK4;
-	case DW_FORM_block:
-	case DW_FORM_exprloc:
-		return DW_BLOCKU;
-	case DW_FORM_indirect:
-		return DW_INDIRECT;
+		return (struct form_step)BY(DW_ULEB);
 	default:
-		*known = false;
-		return DW_FIXED;
+		return form < sizeof forms / sizeof *forms ? forms[form] : (struct form_step){0};
 	}
+}
+
+enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, bool *known)
+{
+	struct form_step s = form_step(form);
+	*known = s.known;
+	*n = s.n;
+	if (s.n == N_ADDR)
+		*n = u->addr_size;
+	else if (s.n == N_OFFSET)
+		*n = u->offset_size;
+	else if (s.n == N_REF_ADDR) /* DWARF 2 gave it the size of an address */
+		*n = u->version == 2 ? u->addr_size : u->offset_size;
+	return (enum dw_step)s.step;
 }
 
 bool dw_attr_plan(const struct dw_unit *u, struct dw_attr *a)
@@ -123,7 +121,15 @@ static bool read_attrs(struct dw_unit *u, struct dw_scratch *t, struct dw_abbrev
 		       struct sp_cursor *c)
 {
 	for (;;) {
-		uint64_t at = sp_cur_uleb(c), form = sp_cur_uleb(c);
+		uint64_t at, form;
+		if (c->end - c->p >= 2 && !c->bad && !((c->p[0] | c->p[1]) & 0x80)) {
+			at = c->p[0]; /* nearly all of them */
+			form = c->p[1];
+			c->p += 2;
+		} else {
+			at = sp_cur_uleb(c);
+			form = sp_cur_uleb(c);
+		}
 		int64_t implicit = form == DW_FORM_implicit_const ? sp_cur_sleb(c) : 0;
 		if (c->bad)
 			return false;
