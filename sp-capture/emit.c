@@ -19,7 +19,8 @@
 #define MANY_THREADS 32u                /* born in one process: short ones, it seems */
 #define MAX_CMDLINES 1024u
 #define ROUND_NS UINT64_C(1000000000)
-#define ROUND_BYTES (UINT64_C(16) << 20)
+/* A reader holds back what it has until the next round ends: less than the caches hold. */
+#define ROUND_BYTES (UINT64_C(2) << 20)
 
 /* Offsets in ring records (include/uapi/linux/perf_event.h, with our sample type). */
 enum {
@@ -445,7 +446,9 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 		note_kernel(e, r, en->pos, &l);
 	uint32_t padded = (uint32_t)(used + 7) & ~7u;
 	size_t size = l.stack + padded + (padded ? 8 : 0);
-	uint8_t *p = cap_output_take(e->out, size, true);
+	struct cap_pieces x = {.head = l.stack, .tail = size - l.stack - used};
+	cap_ring_pieces(r, en->pos + l.stack, used, x.data, x.n);
+	uint8_t *tail, *p = cap_output_gather(e->out, &x, &tail);
 	if (!p) {
 		cap_emit_lost(e, cpu_index, en->time_ns, en->time_ns, 1);
 		e->n_dropped++;
@@ -456,9 +459,8 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 	sp_put64(p + AT_ID, CAP_EVENT_ID);
 	sp_put64(p + l.stack_size, padded);
 	if (padded) {
-		cap_ring_copy(r, en->pos + l.stack, p + l.stack, used);
-		memset(p + l.stack + used, 0, padded - used);
-		sp_put64(p + l.stack + padded, used);
+		memset(tail, 0, padded - used);
+		sp_put64(tail + padded - used, used);
 	}
 	sp_count(&e->counters, SP_C_samples, 1);
 }

@@ -1,12 +1,22 @@
+#define _GNU_SOURCE
 #include "output.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "base/file.h"
 #include "base/le.h"
 
 #define WAKE_BLOCKS 4u
+#define MAX_PARTS 1024u /* UIO_MAXIOV: of one writev */
+/* One write to a pipe of 1 MiB: larger ones would be waited for, smaller ones wake the reader more
+ * often than it takes. */
+#define MAX_GATHERED ((size_t)960 << 10)
 
 struct block {
 	struct block *next;
@@ -20,7 +30,14 @@ struct cap_output {
 	const char *name;         /* borrowed */
 	bool is_file;
 	uint64_t taken;
-	struct block *current; /* owned by the drain loop */
+
+	/* Of the drain loop alone. */
+	struct block *current; /* owned */
+	bool is_direct;        /* a pipe that can be written without waiting */
+	bool gathering;        /* what current holds is in parts, not queued */
+	struct iovec parts[MAX_PARTS]; /* borrowed: in current and in the rings */
+	size_t n_parts, n_gathered;    /* n_gathered: bytes */
+	uint64_t patience_ns;
 
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
@@ -95,6 +112,8 @@ int cap_output_new(struct cap_output **out, struct sp_writer *writer, int fd, co
 	o->fd = fd;
 	o->name = name;
 	o->is_file = is_file;
+	struct stat st;
+	o->is_direct = !is_file && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->more, NULL);
 	int os = pthread_create(&o->thread, NULL, run, o);
@@ -144,18 +163,193 @@ static void queue_block(struct cap_output *o, bool now)
 		pthread_cond_signal(&o->more);
 }
 
+/* --- writing from the loop --- */
+
+static void fail(struct cap_output *o, int code, const struct sp_err *err)
+{
+	pthread_mutex_lock(&o->lock);
+	if (o->code == 0) {
+		o->code = code;
+		o->err = *err;
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Wait until the pipe has room again; false when patience ends first. */
+static bool wait_for_reader(const struct cap_output *o)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	if (now >= o->patience_ns)
+		return false;
+	uint64_t left = o->patience_ns - now;
+	struct timespec ts = {.tv_sec = (time_t)(left / 1000000000),
+			      .tv_nsec = (long)(left % 1000000000)};
+	struct pollfd p = {.fd = o->fd, .events = POLLOUT};
+	return ppoll(&p, 1, &ts, NULL) > 0;
+}
+
+/* Parts from *at on, as far as the pipe takes them; a partly written one is cut. */
+static void write_parts(struct cap_output *o, size_t *at)
+{
+	while (*at < o->n_parts) {
+		ssize_t n = pwritev2(o->fd, o->parts + *at, (int)(o->n_parts - *at), -1,
+				     RWF_NOWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN) {
+			if (wait_for_reader(o))
+				continue;
+			return;
+		}
+		if (n < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS)) {
+			o->is_direct = false; /* before Linux 6.4 */
+			return;
+		}
+		if (n < 0) {
+			struct sp_err err;
+			fail(o, sp_err_errno(&err, "cannot write %s", o->name), &err);
+			*at = o->n_parts;
+			return;
+		}
+		for (size_t left = (size_t)n; left;) {
+			struct iovec *v = &o->parts[*at];
+			size_t part = left < v->iov_len ? left : v->iov_len;
+			v->iov_base = (uint8_t *)v->iov_base + part;
+			v->iov_len -= part;
+			left -= part;
+			*at += v->iov_len == 0;
+		}
+	}
+}
+
+/* What the pipe did not take, into blocks for the thread. */
+static void queue_parts(struct cap_output *o, size_t at)
+{
+	struct block *arena = o->current;
+	o->current = NULL;
+	for (; at < o->n_parts; at++) {
+		const uint8_t *p = o->parts[at].iov_base;
+		for (size_t left = o->parts[at].iov_len; left;) {
+			if (!o->current)
+				o->current = block_get(o, CAP_BLOCKS + CAP_SPARE_BLOCKS);
+			if (!o->current) { /* a hole inside of a record would spoil the rest */
+				struct sp_err err;
+				fail(o, sp_err_nomem(&err), &err);
+				left = 0;
+				continue;
+			}
+			size_t room = CAP_BLOCK_BYTES - o->current->len;
+			size_t part = left < room ? left : room;
+			memcpy(o->current->data + o->current->len, p, part);
+			o->current->len += part;
+			p += part;
+			left -= part;
+			if (part == room)
+				queue_block(o, false);
+		}
+	}
+	if (o->current)
+		queue_block(o, true);
+	pthread_mutex_lock(&o->lock);
+	arena->next = o->free;
+	o->free = arena;
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Get rid of all that was gathered: nothing is borrowed afterwards. */
+static void flush_parts(struct cap_output *o)
+{
+	size_t at = 0;
+	write_parts(o, &at);
+	if (at < o->n_parts) {
+		queue_parts(o, at);
+		o->gathering = false;
+	} else {
+		o->current->len = 0;
+	}
+	o->n_parts = o->n_gathered = 0;
+}
+
+static void part_add(struct cap_output *o, uint8_t *p, size_t n)
+{
+	struct iovec *last = o->n_parts ? &o->parts[o->n_parts - 1] : NULL;
+	if (last && (uint8_t *)last->iov_base + last->iov_len == p)
+		last->iov_len += n;
+	else if (n)
+		o->parts[o->n_parts++] = (struct iovec){.iov_base = p, .iov_len = n};
+	o->n_gathered += n;
+}
+
+/* Whether the pipe is the next to be written to: nothing waits for the thread. */
+static bool may_gather(struct cap_output *o)
+{
+	if (!o->is_direct)
+		return false;
+	pthread_mutex_lock(&o->lock);
+	bool idle = o->n_waiting == 0;
+	pthread_mutex_unlock(&o->lock);
+	return idle;
+}
+
+/* Room for `copied` bytes in the current block and, while gathering, for n_parts more parts. */
+static bool make_room(struct cap_output *o, size_t copied, size_t borrowed, bool is_sample)
+{
+	if (o->current && o->gathering &&
+	    (CAP_BLOCK_BYTES - o->current->len < copied || o->n_parts + 4 > MAX_PARTS ||
+	     o->n_gathered + copied + borrowed > MAX_GATHERED))
+		flush_parts(o);
+	if (!o->gathering)
+		copied += borrowed;
+	if (o->current && CAP_BLOCK_BYTES - o->current->len < copied)
+		queue_block(o, false);
+	if (!o->current) {
+		o->gathering = may_gather(o);
+		o->current = block_get(o, CAP_BLOCKS + (is_sample ? 0 : CAP_SPARE_BLOCKS));
+	}
+	return o->current != NULL;
+}
+
 uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
 {
-	if (o->current && CAP_BLOCK_BYTES - o->current->len < size)
-		queue_block(o, false);
-	if (!o->current)
-		o->current = block_get(o, CAP_BLOCKS + (is_sample ? 0 : CAP_SPARE_BLOCKS));
-	if (!o->current)
+	if (!make_room(o, size, 0, is_sample))
 		return NULL;
 	uint8_t *p = o->current->data + o->current->len;
 	o->current->len += size;
 	o->taken += size;
+	if (o->gathering)
+		part_add(o, p, size);
 	return p;
+}
+
+uint8_t *cap_output_gather(struct cap_output *o, const struct cap_pieces *x, uint8_t **tail)
+{
+	size_t borrowed = x->n[0] + x->n[1];
+	if (!make_room(o, x->head + x->tail, borrowed, true))
+		return NULL;
+	uint8_t *p = o->current->data + o->current->len, *q = p + x->head;
+	o->taken += x->head + borrowed + x->tail;
+	if (o->gathering) {
+		part_add(o, p, x->head);
+		part_add(o, x->data[0], x->n[0]);
+		part_add(o, x->data[1], x->n[1]);
+		part_add(o, q, x->tail);
+	} else {
+		memcpy(q, x->data[0], x->n[0]);
+		q += x->n[0];
+		if (x->n[1])
+			memcpy(q, x->data[1], x->n[1]);
+		q += x->n[1];
+	}
+	*tail = q;
+	o->current->len = (size_t)(q + x->tail - o->current->data);
+	return p;
+}
+
+void cap_output_patience(struct cap_output *o, uint64_t until_ns)
+{
+	o->patience_ns = until_ns;
 }
 
 bool cap_output_has_room(struct cap_output *o)
@@ -168,6 +362,10 @@ bool cap_output_has_room(struct cap_output *o)
 
 void cap_output_push(struct cap_output *o)
 {
+	if (o->current && o->gathering) {
+		flush_parts(o);
+		return;
+	}
 	if (o->current && o->current->len) {
 		queue_block(o, true);
 		return;

@@ -1,5 +1,10 @@
-/* Where the stream goes: blocks of records, written by a thread of its own, so that the loop that
- * drains the rings never waits for a reader.
+/* Where the stream goes.
+ *
+ * As long as the reader of a pipe keeps up, the loop that drains the rings writes to it itself,
+ * without ever being made to wait by the pipe (RWF_NOWAIT; pipes have it since Linux 6.4): stack
+ * bytes go from the ring into the pipe, and are copied nowhere else. What a pipe does not take in
+ * time, and all that goes anywhere else, is copied into blocks that a thread of its own writes, so
+ * that the loop never waits for a reader.
  *
  * Between the two lie at most CAP_BLOCKS blocks (64 MiB). When they are full, samples are refused
  * (the caller counts them as lost); side-band has CAP_SPARE_BLOCKS more. */
@@ -31,7 +36,21 @@ uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample);
 /* Whether large objects may go on now: half of the blocks are free. */
 bool cap_output_has_room(struct cap_output *o);
 
-/* Hand all that was taken to the writing thread. */
+/* A record that is made of a head, of bytes that stay where they are until the next push (in two
+ * pieces, the second may be empty), and of a tail. Returns the head, *tail is the tail, both to be
+ * filled before the next call; NULL as above. */
+struct cap_pieces {
+	size_t head, tail;
+	uint8_t *data[2]; /* borrowed until cap_output_push; only read (an iovec knows no const) */
+	size_t n[2];
+};
+uint8_t *cap_output_gather(struct cap_output *o, const struct cap_pieces *x, uint8_t **tail);
+
+/* Until when a pipe that is full may be waited for, on CLOCK_MONOTONIC: as long as there is room
+ * for what comes meanwhile. 0: not at all. */
+void cap_output_patience(struct cap_output *o, uint64_t until_ns);
+
+/* Write, or hand to the writing thread, all that was taken; nothing is borrowed afterwards. */
 void cap_output_push(struct cap_output *o);
 
 /* Bytes taken so far. */

@@ -62,6 +62,17 @@ void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n)
 	memcpy((uint8_t *)out + first, r->data, n - first);
 }
 
+void cap_ring_pieces(const struct cap_ring *r, uint64_t pos, size_t n, uint8_t *at[2],
+		     size_t part[2])
+{
+	size_t from = pos & (r->size - 1);
+	uint8_t *data = (uint8_t *)r->base + r->page_bytes;
+	part[0] = r->size - from < n ? r->size - from : n;
+	part[1] = n - part[0];
+	at[0] = data + from;
+	at[1] = data;
+}
+
 uint64_t cap_ring_used(const struct cap_ring *r)
 {
 	return atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head, memory_order_relaxed) -

@@ -52,6 +52,11 @@ void cap_ring_release(struct cap_ring *r);
 
 void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n);
 
+/* Where n bytes lie: in one piece, or in two when they go round the end. Valid until the ring is
+ * released beyond them. */
+void cap_ring_pieces(const struct cap_ring *r, uint64_t pos, size_t n, uint8_t *at[2],
+		     size_t part[2]);
+
 static inline uint64_t cap_ring_u64(const struct cap_ring *r, uint64_t pos)
 {
 	uint64_t v;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cli.h"
+
 #define RING_PART_S 4u /* a ring holds 1/4 s */
 
 uint64_t cap_sample_bytes(uint32_t stack_bytes)
@@ -29,6 +31,11 @@ size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, siz
 	return size;
 }
 
+uint32_t cap_ring_mark(size_t data_bytes)
+{
+	return (uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
+}
+
 static void unmap_all(struct cap_ring *rings, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -38,10 +45,7 @@ static void unmap_all(struct cap_ring *rings, size_t n)
 int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu, size_t data_bytes,
 		      struct sp_err *err)
 {
-	/* Half: the loop looks more often than that while records come, and a wakeup costs the
-	 * target. */
-	uint32_t mark = (uint32_t)(data_bytes / 2 < UINT32_MAX ? data_bytes / 2 : UINT32_MAX);
-	int fd = cap_sampler_anchor(s, cpu, mark, err);
+	int fd = cap_sampler_anchor(s, cpu, cap_ring_mark(data_bytes), err);
 	return fd < 0 ? fd
 		      : cap_ring_map(ring, fd, cpu, data_bytes, s->kernel->page_bytes, err);
 }
@@ -99,6 +103,14 @@ int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_by
 		}
 		return rc;
 	}
+}
+
+void cap_rings_say_smaller(const struct cap_kernel *k, size_t data_bytes, size_t wanted)
+{
+	sp_note("rings of %zu KiB per CPU instead of %zu KiB: the mlock budget is used up "
+		"(perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB); to lose less: "
+		"ulimit -l, or a smaller -s",
+		data_bytes / 1024, wanted / 1024, (long long)k->mlock_kb, (long long)k->memlock_kb);
 }
 
 size_t cap_rings_next(const struct cap_ring *rings, size_t n, uint64_t limit_ns)

@@ -14,6 +14,10 @@ uint64_t cap_sample_bytes(uint32_t stack_bytes);
  * asked for, rounded down. */
 size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, size_t page_bytes);
 
+/* At how many bytes a ring wakes its reader: half of it. The loop looks more often than that while
+ * records come, and a wakeup costs the target. */
+uint32_t cap_ring_mark(size_t data_bytes);
+
 /* Map a ring on every CPU, all of one size; smaller ones while the kernel refuses the memory.
  * *data_bytes: what was wanted, then what it is. */
 int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_bytes,
@@ -22,6 +26,9 @@ int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_by
 /* One more, for a CPU that came later. */
 int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu, size_t data_bytes,
 		      struct sp_err *err);
+
+/* Say that the kernel gave less than was wanted, and what helps. */
+void cap_rings_say_smaller(const struct cap_kernel *k, size_t data_bytes, size_t wanted);
 
 /* The ring whose oldest waiting record is the oldest of all and not after limit_ns; n when none.
  * Equal times: the lower index. */

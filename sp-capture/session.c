@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -21,9 +24,9 @@
 
 #define MIN_INTERVAL_NS UINT64_C(2000000)
 #define MAX_INTERVAL_NS UINT64_C(40000000)
-#define BUSY_INTERVAL_NS UINT64_C(40000000)
 #define IDLE_INTERVAL_NS UINT64_C(100000000)
 #define PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
+#define SHORT_TURN_NS 400000
 #define SWEEP_NS UINT64_C(1000000000)
 #define SIDE_RING ((size_t)1 << 20)  /* per CPU, of side-band alone */
 #define BPF_RING ((uint64_t)8 << 20) /* per CPU, though the CPUs share one */
@@ -75,7 +78,7 @@ static int scan_bpf(struct cap_session *s, uint64_t now, uint64_t *fill, struct 
 	struct cap_ring *r = &s->rings[s->n_cpus];
 	cap_bpf_looking(s->bpf);
 	int rc = cap_bpf_ring_scan(r, err);
-	*fill = cap_bpf_ring_used(r);
+	*fill = cap_bpf_ring_used(r) * CAP_FILL_FULL / r->size;
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		uint64_t lost = cap_bpf_lost(s->bpf, s->kernel.cpus[i]);
 		if (lost > s->bpf_lost[i])
@@ -89,13 +92,13 @@ static void emit_one(struct cap_session *s, size_t ring)
 {
 	struct cap_ring *r = &s->rings[ring];
 	const struct cap_entry *en = &r->queue[r->at++];
-	if (ring == s->n_cpus) {
+	if (s->bpf && ring == s->n_cpus) {
 		cap_emit_bpf(&s->emit, r, en, index_of(s, cap_bpf_cpu(r, en)));
 		return;
 	}
 	if (r->at < r->n)
 		cap_ring_expect(r, &r->queue[r->at]);
-	cap_emit_record(&s->emit, r, en, ring);
+	cap_emit_record(&s->emit, r, en, r->index);
 }
 
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
@@ -108,32 +111,41 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		if (found < 0)
 			return found;
 	}
-	for (size_t i = 0; i < s->n_cpus; i++) {
-		int rc = cap_ring_scan(&s->rings[i], err);
+	for (size_t i = 0; i < s->n_rings; i++) {
+		struct cap_ring *r = &s->rings[i];
+		if (s->bpf && i == s->n_cpus)
+			continue; /* scanned already */
+		int rc = cap_ring_scan(r, err);
 		if (rc < 0)
 			return rc;
 		found += rc;
-		uint64_t used = cap_ring_used(&s->rings[i]);
+		uint64_t used = cap_ring_used(r) * CAP_FILL_FULL / r->size;
 		fill = used > fill ? used : fill;
-		note_execs(s, &s->rings[i], (size_t)rc);
+		note_execs(s, r, (size_t)rc);
 		if (s->attaching)
-			note_births(s, &s->rings[i]);
+			note_births(s, r);
 	}
 	/* A record that was not committed when a ring was scanned carries a time from just before:
 	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
-	uint64_t limit = all ? UINT64_MAX : fill > s->ring_bytes / 2 ? now - 1000000 : s->round_ns;
+	uint64_t limit = all                        ? UINT64_MAX
+			 : fill > CAP_FILL_FULL / 2 ? now - 1000000
+						    : s->round_ns;
 	s->round_ns = now;
-	s->fill = fill;
-	size_t cpu;
-	while ((cpu = cap_rings_next(s->rings, s->n_rings, limit)) < s->n_rings)
-		emit_one(s, cpu);
-	if (s->bpf)
-		cap_bpf_ring_release(&s->rings[s->n_cpus]);
-	for (size_t i = 0; i < s->n_cpus; i++)
-		cap_ring_release(&s->rings[i]);
+	s->fill = (uint32_t)fill;
+	cap_output_patience(s->out, fill > CAP_FILL_FULL / 4 ? 0 : now + s->interval_ns);
+	size_t at;
+	while ((at = cap_rings_next(s->rings, s->n_rings, limit)) < s->n_rings) {
+		emit_one(s, at);
+		cap_emit_round(&s->emit, s->rings, false);
+	}
 	cap_embed_pump(&s->embed, PUMP_BYTES);
 	cap_emit_round(&s->emit, s->rings, all);
-	cap_output_push(s->out);
+	cap_output_push(s->out); /* it lay in the rings */
+	for (size_t i = 0; i < s->n_rings; i++)
+		if (s->bpf && i == s->n_cpus)
+			cap_bpf_ring_release(&s->rings[i]);
+		else
+			cap_ring_release(&s->rings[i]);
 	return found;
 }
 
@@ -321,10 +333,10 @@ static bool take_commands(struct cap_session *s, struct watch *w)
  * often: on a machine with more to do than CPUs, each look costs a switch for few samples. */
 static uint64_t next_interval(const struct cap_session *s, uint64_t interval, bool found)
 {
-	uint64_t longest = found ? BUSY_INTERVAL_NS : IDLE_INTERVAL_NS;
-	if (s->fill * 4 > s->ring_bytes || (found && interval > longest))
+	uint64_t longest = found ? s->longest_ns : IDLE_INTERVAL_NS;
+	if (s->fill > CAP_FILL_FULL / 4 || (found && interval > longest))
 		return s->interval_ns;
-	if (found && s->fill * 8 > s->ring_bytes)
+	if (found && s->fill > CAP_FILL_FULL / 8)
 		return interval;
 	return interval * 2 < longest ? interval * 2 : longest;
 }
@@ -359,6 +371,8 @@ static int loop(struct cap_session *s, struct sp_err *err)
 		if (rc < 0 || targets_gone(s, &w))
 			break;
 		cap_recover(s, false);
+		if (cap_grow_step(s, now) && (rc = watch_init(&w, s, err)) < 0)
+			break;
 		if (now - swept >= SWEEP_NS) {
 			every_second(s);
 			swept = now;
@@ -441,10 +455,37 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	if (!s->bpf_lost)
 		return sp_err_nomem(err);
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
-	s->ring_bytes = s->rings[s->n_cpus].size;
+	s->ring_bytes = s->grow.start_bytes = s->grow.wanted = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
+	s->longest_ns = MAX_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, &s->sampler, &side, 8, err);
 	return rc < 0 ? rc : cap_attach_side_band(s, err);
+}
+
+void cap_session_pace(struct cap_session *s)
+{
+	uint64_t fill_ns = s->ring_bytes / cap_sample_bytes(s->o->stack_bytes) * 1000000000 /
+			   s->sampler.rate_hz;
+	s->interval_ns = fill_ns / 6;
+	if (s->interval_ns < MIN_INTERVAL_NS)
+		s->interval_ns = MIN_INTERVAL_NS;
+	if (s->interval_ns > MAX_INTERVAL_NS)
+		s->interval_ns = MAX_INTERVAL_NS;
+	/* Not so long that a full rate, which may begin at any time, fills half of a ring. */
+	s->longest_ns = fill_ns * 3 / 8;
+	if (s->longest_ns < s->interval_ns)
+		s->longest_ns = s->interval_ns;
+	if (s->longest_ns > MAX_INTERVAL_NS)
+		s->longest_ns = MAX_INTERVAL_NS;
+}
+
+/* How many events the attach will open, about. */
+static size_t events_expected(const struct cap_session *s)
+{
+	size_t n = s->o->n_tids + (s->o->command != NULL);
+	for (size_t i = 0; i < s->o->n_pids; i++)
+		n += cap_task_count(s->o->pids[i]);
+	return n * s->kernel.n_cpus;
 }
 
 static int open_rings(struct cap_session *s, struct sp_err *err)
@@ -452,33 +493,31 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	const struct cap_options *o = s->o;
 	s->n_cpus = s->kernel.n_cpus;
 	s->n_rings = s->n_cpus + (s->bpf != NULL);
-	s->rings = calloc(s->n_rings, sizeof *s->rings);
+	s->rings = calloc(s->n_cpus * 2, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
 		return sp_err_nomem(err);
-	for (size_t i = 0; i < s->n_rings; i++)
+	for (size_t i = 0; i < s->n_cpus * 2; i++)
 		s->rings[i].fd = -1;
 	if (s->bpf)
 		return open_bpf_rings(s, err);
-	size_t wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
-				      s->kernel.page_bytes);
-	s->ring_bytes = wanted;
+	s->grow.wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
+				       s->kernel.page_bytes);
+	/* Where a budget limits the rings, what is asked for first is what one gets. */
+	bool is_free = geteuid() == 0 || s->kernel.paranoid == -1;
+	size_t start = o->ring_bytes || !is_free ? s->grow.wanted
+						 : cap_grow_start(s->grow.wanted, o->stack_bytes,
+								  events_expected(s));
+	s->ring_bytes = start;
 	int rc = cap_rings_map(s->rings, &s->sampler, &s->ring_bytes, o->stack_bytes, err);
 	if (rc < 0)
 		return rc;
-	if (s->ring_bytes < wanted)
-		sp_note("rings of %zu KiB per CPU instead of %zu KiB: the mlock budget is used up "
-			"(perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB); to lose less: "
-			"ulimit -l, or a smaller -s",
-			s->ring_bytes / 1024, wanted / 1024, (long long)s->kernel.mlock_kb,
-			(long long)s->kernel.memlock_kb);
-	uint64_t fill_ns =
-		s->ring_bytes / cap_sample_bytes(o->stack_bytes) * 1000000000 / s->sampler.rate_hz;
-	s->interval_ns = fill_ns / 6;
-	if (s->interval_ns < MIN_INTERVAL_NS)
-		s->interval_ns = MIN_INTERVAL_NS;
-	if (s->interval_ns > MAX_INTERVAL_NS)
-		s->interval_ns = MAX_INTERVAL_NS;
+	s->grow.start_bytes = s->ring_bytes;
+	if (s->ring_bytes < start) {
+		cap_rings_say_smaller(&s->kernel, s->ring_bytes, s->grow.wanted);
+		s->grow.wanted = s->ring_bytes;
+	}
+	cap_session_pace(s);
 	return 0;
 }
 
@@ -561,9 +600,10 @@ static void emit_final_losses(struct cap_session *s)
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		uint64_t truth = cap_attach_lost(s, i);
 		struct cap_ring *r = &s->rings[i];
-		if (truth <= r->lost)
+		uint64_t told = r->lost + (s->n_rings > s->n_cpus ? s->rings[s->n_cpus + i].lost : 0);
+		if (truth <= told)
 			continue;
-		cap_emit_lost(&s->emit, i, r->last_ns, s->end_ns, truth - r->lost);
+		cap_emit_lost(&s->emit, i, r->last_ns, s->end_ns, truth - told);
 	}
 }
 
@@ -575,7 +615,7 @@ static void emit_counters(struct cap_session *s)
 	sp_count(c, SP_C_samples, 0);
 	sp_count(c, SP_C_sample_events, 0);
 	sp_count(c, SP_C_kernel_enabled, s->sampler.kernel_frames);
-	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->ring_bytes);
+	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->grow.start_bytes);
 	sp_count(c, SP_C_maximum_ring_buffer_bytes, s->ring_bytes);
 	sp_buf_str(&b, "stage sp-capture\n");
 	for (unsigned i = 0; i < SP_N_COUNTERS; i++)
@@ -621,6 +661,7 @@ static int finish(struct cap_session *s, struct sp_err *err)
 	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();
+	cap_grow_end(s);
 	int rc = cap_session_drain(s, true, err);
 	if (rc < 0)
 		return rc;
@@ -712,6 +753,23 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	return start(s, argv, err);
 }
 
+/* Short turns are due sooner (EEVDF, a slice of one's own: Linux 6.12; ignored before): among busy
+ * threads the rings are looked at in time. Needs no privilege, and takes no CPU from anybody. */
+static void ask_short_turns(void)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime_ns, deadline_ns, period_ns;
+	} attr = {.size = sizeof attr, .policy = SCHED_OTHER, .runtime_ns = SHORT_TURN_NS};
+	errno = 0;
+	attr.nice = getpriority(PRIO_PROCESS, 0);
+	if (errno == 0 && sched_getscheduler(0) == SCHED_OTHER)
+		syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 static int launch_go(struct cap_session *s, struct sp_err *err)
 {
 	int rc = cap_launch_go(&s->launch, err);
@@ -738,6 +796,7 @@ static int record(struct cap_session *s, struct sp_err *err)
 	if (rc < 0)
 		return rc;
 	say_recording(s);
+	ask_short_turns();
 	rc = loop(s, err);
 	return rc < 0 ? rc : finish(s, err);
 }
@@ -785,9 +844,10 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 
 void cap_session_deinit(struct cap_session *s)
 {
+	cap_grow_end(s);
 	cap_attach_deinit(s);
 	cap_system_deinit(s);
-	for (size_t i = 0; s->rings && i < s->n_cpus; i++)
+	for (size_t i = 0; s->rings && i < s->n_rings; i++)
 		cap_ring_unmap(&s->rings[i]);
 	if (s->rings && s->bpf)
 		free(s->rings[s->n_cpus].queue);

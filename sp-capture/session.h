@@ -6,12 +6,16 @@
 #include "embed.h"
 #include "emit.h"
 #include "events.h"
+#include "grow.h"
 #include "kernel.h"
 #include "launch.h"
 #include "options.h"
 #include "output.h"
 #include "ring.h"
 #include "system.h"
+
+#define CAP_FILL_FULL 64u
+#define CAP_FILL_GROW 36u /* larger rings are due */
 
 struct cap_control;
 
@@ -34,9 +38,11 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	struct cap_ring *rings; /* owned; one per CPU */
-	size_t n_cpus, ring_bytes;
-	size_t n_rings;      /* one per CPU; with the BPF engine one more, the last: its samples */
+	/* Owned; one per CPU, then while rings grow those that the events are moved from, or with the
+	 * BPF engine one more: its samples. */
+	struct cap_ring *rings;
+	size_t n_cpus, n_rings, ring_bytes;
+	struct cap_grow grow;
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
 	int *side_fds;       /* owned; per CPU, with the BPF engine: side-band of all processes */
@@ -70,7 +76,8 @@ struct cap_session {
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
-	uint64_t fill;        /* bytes in the fullest ring at the last look */
+	uint64_t longest_ns;  /* while records come, but few */
+	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
 	int out_fd;
 	const char *out_name;
@@ -120,6 +127,9 @@ void cap_attach_deinit(struct cap_session *s);
 
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
+
+/* How often the rings are looked at, from their size. */
+void cap_session_pace(struct cap_session *s);
 
 /* The whole recording of a session that is zero but for o, control and on_tick. cure (400 bytes):
  * what helps against a failure, or "". Returns 0 or an error. */

@@ -27,6 +27,14 @@ int32_t cap_task_process(int32_t tid)
 	return pid;
 }
 
+size_t cap_task_count(int32_t pid)
+{
+	char path[40];
+	struct stat st;
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	return stat(path, &st) == 0 && st.st_nlink > 2 ? st.st_nlink - 2 : 0;
+}
+
 bool cap_task_has_pipe(int32_t pid, int fd)
 {
 	char path[300];

@@ -12,7 +12,7 @@
 #include "tails.h"
 
 #define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
-#define FLUSH_MS 100
+#define FLUSH_MS 250
 #define ROUND_BYTES (UINT64_C(16) << 20)
 
 struct run {
