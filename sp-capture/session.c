@@ -848,7 +848,8 @@ void cap_session_deinit(struct cap_session *s)
 	cap_attach_deinit(s);
 	cap_system_deinit(s);
 	for (size_t i = 0; s->rings && i < s->n_rings; i++)
-		cap_ring_unmap(&s->rings[i]);
+		if (!s->bpf || i < s->n_cpus)
+			cap_ring_unmap(&s->rings[i]);
 	if (s->rings && s->bpf)
 		free(s->rings[s->n_cpus].queue);
 	free(s->rings);
