@@ -505,9 +505,9 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 				       s->kernel.page_bytes);
 	/* Where a budget limits the rings, what is asked for first is what one gets. */
 	bool is_free = geteuid() == 0 || s->kernel.paranoid == -1;
-	size_t start = o->ring_bytes || !is_free ? s->grow.wanted
-						 : cap_grow_start(s->grow.wanted, o->stack_bytes,
-								  events_expected(s));
+	size_t start = s->grow.wanted;
+	if (is_free && !o->ring_bytes && !o->all)
+		start = cap_grow_start(start, o->stack_bytes, events_expected(s));
 	s->ring_bytes = start;
 	int rc = cap_rings_map(s->rings, &s->sampler, &s->ring_bytes, o->stack_bytes, err);
 	if (rc < 0)
