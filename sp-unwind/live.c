@@ -109,3 +109,31 @@ bool un_is_host(const char *hostname, const char *release)
 	return hostname && release && uname(&u) == 0 && !strcmp(u.nodename, hostname) &&
 	       !strcmp(u.release, release);
 }
+
+/* The next symbols of /proc/kallsyms ("ffffffff81000000 T _text"): 1 when text shows that the code
+ * lies elsewhere, 2 when its end was met, else 0. */
+static int look_at_symbol(const char *line, const char *name, uint64_t start, uint64_t end)
+{
+	char symbol[64], type;
+	unsigned long long addr;
+	if (sscanf(line, "%llx %c %63s", &addr, &type, symbol) != 3)
+		return 0;
+	if (!strcmp(symbol, name) && addr != start)
+		return 1;
+	return strcmp(symbol, "_etext") ? 0 : addr == end ? 2 : 1;
+}
+
+bool un_is_kernel(const char *path, uint64_t start, uint64_t bytes)
+{
+	const char *name = strrchr(path, ']');
+	if (strncmp(path, "[kernel.kallsyms]", 17) != 0 || !name || !name[1])
+		return false;
+	FILE *f = fopen("/proc/kallsyms", "re");
+	char line[512];
+	int seen = 0;
+	while (f && seen == 0 && fgets(line, sizeof line, f))
+		seen = look_at_symbol(line, name + 1, start, start + bytes);
+	if (f)
+		fclose(f);
+	return seen == 2;
+}

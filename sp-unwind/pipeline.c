@@ -26,6 +26,7 @@ struct run {
 	struct un_modules *modules;
 	struct sp_ext_joiner *joiner;
 	struct un_tails tails;
+	struct un_origin origin;
 	bool has_machine, has_origin, input_is_site;
 	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
@@ -42,15 +43,27 @@ static const uint8_t *build_id_of(void *ctx, const struct sp_file_id *file, uint
 static void set_origin(struct run *u)
 {
 	const struct sp_perf_info *info = sp_reader_info(u->r);
-	const struct un_origin origin = {
+	u->origin = (struct un_origin){
 		.is_live = u->is_live_stream && info->clockid == 1, /* CLOCK_MONOTONIC */
 		.is_host = un_is_host(info->hostname, info->osrelease),
 		.build_id = build_id_of,
 		.ctx = u->r,
 	};
-	un_modules_origin(u->modules, &origin);
+	un_modules_origin(u->modules, &u->origin);
 	u->input_is_site = info->chain_is_site;
 	u->has_origin = true;
+}
+
+/* A perf.data file on a pipe tells its machine behind its data, and a killed perf never; but the
+ * kernel's mapping comes first in every recording. */
+static void meet_kernel(struct run *u, const struct sp_record *rec)
+{
+	if (rec->type != SP_PERF_MMAP || rec->pid != -1 || sp_reader_info(u->r)->hostname ||
+	    u->origin.is_host || sp_record_cpumode(rec) != SP_CPUMODE_KERNEL)
+		return;
+	u->origin.is_host = un_is_kernel(rec->mmap.path, rec->mmap.start, rec->mmap.len);
+	if (u->origin.is_host)
+		un_modules_origin(u->modules, &u->origin);
 }
 
 /* EM_NONE for no name; a machine that the engine does not know stays without registers. */
@@ -293,6 +306,7 @@ static int on_record(struct run *u, const struct sp_record *rec, struct sp_err *
 		sp_count(&u->result->counters, SP_C_skipped_records, 1);
 		return 0;
 	}
+	meet_kernel(u, rec);
 	rc = sp_procs_apply(u->procs, rec, err);
 	return rc < 0 ? rc : add(u, rec, UN_PASS, NULL, NULL, err);
 }

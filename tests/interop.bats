@@ -208,6 +208,37 @@ END
 	done
 }
 
+@test "this machine's vdso is known in a perf.data file on a pipe too, where its features come too late" {
+	! head -n 1 /proc/kallsyms | grep -q '^0* ' || skip "/proc/kallsyms hides its addresses from us"
+	cat >clock.c <<-'END'
+		#include <time.h>
+		int main(void)
+		{
+			struct timespec t, cpu;
+			do {
+				for (int i = 0; i < 1000; i++)
+					clock_gettime(CLOCK_MONOTONIC, &t);
+				clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+			} while (cpu.tv_sec == 0 && cpu.tv_nsec < 200000000);
+		}
+	END
+	gcc -O1 -o clock clock.c
+	perf record -q -F 999 --call-graph dwarf,4096 -o x.data -- ./clock 2>perf.log
+	guessed() { tr , '\n' | sed -n 's/^"frame_pointer_frames"://p; s/^"scanned_frames"://p' | paste -sd' '; }
+	sp-unwind --stats=json x.data 2>&1 >/dev/null | guessed >want
+	cat x.data | sp-unwind --stats=json 2>&1 >/dev/null | guessed >got # as frames of unknown code they would be guesses
+	diff want got
+	# another kernel's code has another length
+	python3 - <<-'END'
+		data = bytearray(open("x.data", "rb").read())
+		at = data.index(b"[kernel.kallsyms]_text\0") - 16
+		data[at] ^= 0x10
+		open("y.data", "wb").write(data)
+	END
+	cat y.data | sp-unwind --stats=json 2>&1 >/dev/null | guessed >got
+	if cmp -s want got; then fail "the vdso of another kernel was taken for ours"; fi
+}
+
 @test "a file that perf was killed over: what is whole comes out, with the reason and the offset, and 3" {
 	perf record -q -F 999 --call-graph dwarf,8192 -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
 	all=$(perf script --no-inline -F tid -G -i x.data 2>perf.log | grep -c .)
