@@ -86,7 +86,7 @@ BPF_CLANG  ?= clang-14
 BPFTOOL    ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
 BPF_ARCHES := x86 arm64
 BPF_SKELS  := $(BPF_ARCHES:%=$(BUILD)/bpf/capture.skel.%.h)
-$(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(wildcard $(BPF_DIR)/*.bpf.c $(BPF_DIR)/kernel.h $(BPF_DIR)/record.h)
+$(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(filter-out %.skel.x86.h %.skel.arm64.h,$(wildcard $(BPF_DIR)/*))
 	@mkdir -p $(@D)
 	@echo '  BPF   $@'
 	$(Q)$(BPF_CLANG) -g -O2 -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$* \

@@ -73,6 +73,15 @@ static int open_bpf(struct cap_session *s, struct cap_task *t, size_t n_wanted, 
 	int fd = cap_sampler_open(&s->sampler, role, t->tid, CAP_ANY_CPU, n_wanted, err);
 	if (fd < 0)
 		return fd;
+	if (s->o->off_cpu) {
+		bool by_thread = t->role == CAP_SAMPLES_ALONE;
+		int set = cap_bpf_target(s->bpf, by_thread ? t->tid : t->pid, s->launch.go_fd >= 0,
+					 err);
+		if (set < 0) {
+			close(fd);
+			return set;
+		}
+	}
 	uint64_t cookie = late ? s->n_tasks + 1 : 0;
 	int rc = cap_bpf_hang(s->bpf, fd, cookie, err);
 	if (rc < 0) {
@@ -499,6 +508,8 @@ void cap_attach_sweep(struct cap_session *s)
 
 void cap_attach_switch(struct cap_session *s, bool on)
 {
+	if (s->bpf && s->o->off_cpu)
+		cap_bpf_switch(s->bpf, on);
 	for (size_t i = 0; i < s->n_tasks; i++)
 		for (size_t c = 0; c < s->n_cpus; c++)
 			if (s->tasks[i].fds[c] >= 0)

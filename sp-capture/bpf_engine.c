@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SP_NO_BPF
@@ -20,6 +21,7 @@
 #include <bpf/libbpf.h>
 
 #include "base/buf.h"
+#include "base/cli.h"
 #include "bpf/record.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -34,6 +36,10 @@
 #pragma GCC diagnostic pop
 
 #define BTF_FILE "/sys/kernel/btf/vmlinux"
+#define WINDOW_NS (UINT64_C(1) << 24) /* bpf/off_cpu.h, WINDOW_SHIFT */
+#define MAX_RESUMES 4096u             /* threads whose stacks are awaited at once */
+/* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
+#define AFTER_MIN_NS UINT64_C(10000)
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 struct cap_bpf {
@@ -45,11 +51,18 @@ struct cap_bpf {
 	size_t ring_bytes, page_bytes;
 	int epoll_fd; /* owned */
 	uint32_t lacks;
+	bool after; /* stacks after long waits */
 };
 
-static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+/* What libbpf has to say, the verifier's log too: with -vv. */
+static int say(enum libbpf_print_level level, const char *format, va_list args)
 {
-	(void)level, (void)format, (void)args;
+	char *text = NULL;
+	(void)level;
+	if (sp_verbosity < 2 || vasprintf(&text, format, args) < 0)
+		return 0;
+	sp_detail("%s", text);
+	free(text);
 	return 0;
 }
 
@@ -151,10 +164,44 @@ static size_t ring_size(size_t asked, size_t page_bytes)
 	return size;
 }
 
+/* Whether sched_switch tells the state: its prototype has one more argument then. */
+static bool has_state_arg(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	int id = btf ? btf__find_by_name_kind(btf, "btf_trace_sched_switch", BTF_KIND_TYPEDEF) : -1;
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
+	t = t ? btf__type_by_id(btf, t->type) : NULL; /* pointer */
+	t = t ? btf__type_by_id(btf, t->type) : NULL; /* prototype; its first parameter is void * */
+	bool has = t && btf_is_func_proto(t) && btf_vlen(t) >= 5;
+	btf__free(btf);
+	return has;
+}
+
+static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
+{
+	struct capture_bpf *k = b->skel;
+	struct bpf_program *programs[] = {k->progs.off_switch, k->progs.off_waking,
+					  k->progs.off_fork, k->progs.off_exec};
+	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+		bpf_program__set_autoload(programs[i], true);
+	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
+	b->after = !(b->lacks & SPB_TASK_WORK) && want->min_ns >= AFTER_MIN_NS;
+	k->rodata->spb_min_ns = want->min_ns;
+	k->rodata->spb_by_thread = want->by_thread;
+	k->rodata->spb_follow = want->follow;
+	k->rodata->spb_after = b->after;
+	k->rodata->spb_state_arg = has_state_arg();
+	k->rodata->spb_window = per_window < 1            ? 1
+				: per_window < UINT32_MAX ? (uint32_t)per_window
+							  : UINT32_MAX;
+	if (b->after)
+		bpf_map__set_max_entries(k->maps.spb_resumes, MAX_RESUMES);
+}
+
 static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[200],
 		struct sp_err *err)
 {
-	libbpf_set_print(quiet);
+	libbpf_set_print(say);
 	b->skel = capture_bpf__open();
 	if (!b->skel)
 		return explain(-errno, cure, err);
@@ -168,7 +215,11 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	if (b->lacks & SPB_DYNPTR)
 		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
 					 (uint32_t)want->n_cpus_avail * 2);
+	if (want->off_cpu)
+		set_off_cpu(b, want);
 	int rc = capture_bpf__load(b->skel);
+	if (rc >= 0 && want->off_cpu)
+		rc = capture_bpf__attach(b->skel);
 	return rc < 0 ? explain(rc, cure, err) : map_ring(b, err);
 }
 
@@ -257,6 +308,44 @@ uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
 	return cpu < SPB_MAX_CPUS ? __atomic_load_n(&lost[cpu], __ATOMIC_RELAXED) : 0;
 }
 
+int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err)
+{
+	uint32_t key = (uint32_t)id, active = !from_exec;
+	if (bpf_map_update_elem(bpf_map__fd(b->skel->maps.spb_targets), &key, &active, BPF_ANY) < 0)
+		return sp_err_errno(err, "cannot follow the waits of %d: bpf_map_update_elem", id);
+	return 0;
+}
+
+void cap_bpf_untarget(struct cap_bpf *b, int32_t id)
+{
+	uint32_t key = (uint32_t)id;
+	bpf_map_delete_elem(bpf_map__fd(b->skel->maps.spb_targets), &key);
+}
+
+void cap_bpf_switch(struct cap_bpf *b, bool on)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	__atomic_store_n(&b->skel->data->spb_since_ns, on ? now : UINT64_MAX, __ATOMIC_RELAXED);
+}
+
+bool cap_bpf_stacks_after(const struct cap_bpf *b)
+{
+	return b->after;
+}
+
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
+{
+	*out = (struct cap_bpf_waits){0};
+	for (size_t i = 0; i < SPB_MAX_CPUS; i++) {
+		out->n_short += b->skel->bss->spb_short[i];
+		out->short_ns += b->skel->bss->spb_short_ns[i];
+		out->n_over += b->skel->bss->spb_over[i];
+		out->over_ns += b->skel->bss->spb_over_ns[i];
+	}
+}
+
 void cap_bpf_looking(struct cap_bpf *b)
 {
 	struct epoll_event ev;
@@ -307,6 +396,34 @@ uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
 {
 	(void)b, (void)cpu;
 	return 0;
+}
+
+int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err)
+{
+	(void)b, (void)id, (void)from_exec, (void)err;
+	return 0;
+}
+
+void cap_bpf_untarget(struct cap_bpf *b, int32_t id)
+{
+	(void)b, (void)id;
+}
+
+void cap_bpf_switch(struct cap_bpf *b, bool on)
+{
+	(void)b, (void)on;
+}
+
+bool cap_bpf_stacks_after(const struct cap_bpf *b)
+{
+	(void)b;
+	return false;
+}
+
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
+{
+	(void)b;
+	*out = (struct cap_bpf_waits){0};
 }
 
 void cap_bpf_looking(struct cap_bpf *b)

@@ -18,6 +18,18 @@ struct cap_bpf_want {
 	bool kernel_frames;
 	size_t ring_bytes; /* rounded up to a power of two of pages */
 	size_t n_cpus_avail;
+	/* Time off the CPU; the rest is for it. */
+	bool off_cpu;
+	uint64_t min_ns;    /* shorter waits are counted only */
+	uint64_t max_waits; /* per second and CPU */
+	bool by_thread;     /* targets are threads, not processes */
+	bool follow;        /* children of targets are targets */
+};
+
+/* Waits that made no sample. */
+struct cap_bpf_waits {
+	uint64_t n_short, short_ns; /* shorter than min_ns */
+	uint64_t n_over, over_ns;   /* beyond max_waits */
 };
 
 /* Load the programs. SP_ERR_PERM, SP_ERR_UNSUPPORTED, SP_ERR_IO: not here, with the reason; cure
@@ -32,6 +44,15 @@ const char *cap_bpf_lacks(const struct cap_bpf *b);
 /* Sample by a perf event that has no ring. cookie: marks this event's own samples; those of events
  * that threads inherited from it bear 0. */
 int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err);
+
+/* A process (or thread) whose waits count; from_exec: once it has called exec. */
+int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err);
+void cap_bpf_untarget(struct cap_bpf *b, int32_t id);
+/* Waits that begin from now on count, or none do. */
+void cap_bpf_switch(struct cap_bpf *b, bool on);
+/* Whether stacks come after the waits that they belong to, else before. */
+bool cap_bpf_stacks_after(const struct cap_bpf *b);
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out);
 
 /* Samples of the programs that found no room, on a CPU (by its number), since the start. */
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);

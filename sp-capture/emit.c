@@ -46,6 +46,7 @@ void cap_emit_deinit(struct cap_emit *e)
 {
 	cap_procs_deinit(&e->procs);
 	cap_stacks_deinit(&e->stacks);
+	cap_waits_deinit(&e->waits);
 	sp_map64_deinit(&e->kernel_ips);
 	sp_buf_deinit(&e->scratch);
 	sp_buf_deinit(&e->text);
@@ -696,6 +697,11 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 		      size_t cpu_index)
 {
 	uint64_t count = cap_ring_u64(r, en->pos + 16);
+	if (e->all_side_band) { /* anybody's; no sample is among it */
+		r->lost += count;
+		e->lost_side_band = true;
+		return;
+	}
 	uint8_t *p = take(e, en->size);
 	if (p) {
 		cap_ring_copy(r, en->pos, p, en->size);
@@ -761,7 +767,7 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 		sp_count(&e->counters, SP_C_skipped_records, 1);
 		return;
 	}
-	if ((e->known_only || (e->all_side_band && en->type != PERF_RECORD_SAMPLE)) &&
+	if ((e->known_only || e->all_side_band) && en->type != PERF_RECORD_LOST &&
 	    is_stranger(e, r, en)) {
 		r->last_ns = en->time_ns;
 		return;

@@ -10,8 +10,10 @@
 #include "procs.h"
 #include "ring.h"
 #include "stacks.h"
+#include "waits.h"
 
-#define CAP_EVENT_ID UINT64_C(1) /* the one id of the one attr */
+#define CAP_EVENT_ID UINT64_C(1) /* the one id of the sampling event's attr */
+#define CAP_OFF_ID UINT64_C(2)   /* that of offcpu-time */
 
 struct cap_loss {
 	uint64_t from_ns, to_ns, count; /* not told to the stream yet */
@@ -30,6 +32,7 @@ struct cap_emit {
 	struct cap_output *out; /* borrowed */
 	struct cap_procs procs;
 	struct cap_stacks stacks;
+	struct cap_waits waits;
 	struct sp_counters counters;
 	struct sp_map64 kernel_ips; /* distinct kernel addresses of samples */
 	struct sp_buf scratch, text;
@@ -77,9 +80,14 @@ bool cap_emit_cpu_add(struct cap_emit *e);
 void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
 		     size_t cpu_index);
 
-/* One sample of the BPF programs. cpu_index: where its loss is counted. */
+/* One record of the BPF programs. cpu_index: where its loss is counted. */
 void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *entry,
 		  size_t cpu_index);
+
+/* A sample out of its parts: a sample of id's event. */
+struct spb_sample;
+void cap_emit_parts(struct cap_emit *e, const struct spb_sample *s, const uint8_t *chain,
+		    const uint8_t *stack, uint64_t id, size_t cpu_index);
 
 /* The stream must know the mapping of every user ip before the sample that has it. */
 void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t time_ns);

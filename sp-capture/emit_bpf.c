@@ -99,6 +99,34 @@ static void put_sample(uint8_t *p, size_t size, const struct spb_sample *s, uint
 	sp_put64(p + 8 + padded, used);
 }
 
+void cap_emit_parts(struct cap_emit *e, const struct spb_sample *s, const uint8_t *chain,
+		    const uint8_t *stack, uint64_t id, size_t cpu_index)
+{
+	sp_count(&e->counters, SP_C_sample_events, 1);
+	if (s->flags & SPB_HAS_REGS)
+		cap_emit_check_ip(e, (int32_t)s->pid, s->regs[CAP_REG_IP], s->time_ns);
+	if (e->kernel_frames)
+		note_kernel(e, chain, s->n_kernel);
+	size_t fixed = 64 + (s->n_kernel ? 8 + s->n_kernel * 8 : 0) + 8 +
+		       (s->flags & SPB_HAS_REGS ? sizeof s->regs : 0) + 16;
+	uint64_t whole = used_of(e, s);
+	uint32_t used =
+		whole < SAMPLE_MAX - fixed ? (uint32_t)whole : (uint32_t)(SAMPLE_MAX - fixed);
+	uint32_t padded = (used + 7) & ~7u;
+	size_t size = fixed - 8 + padded + (padded ? 8 : 0);
+	uint8_t *p = used < whole && !emit_tail(e, s, stack, used, whole)
+			     ? NULL
+			     : cap_output_take(e->out, size, true);
+	if (!p) {
+		cap_emit_lost(e, cpu_index, s->time_ns, s->time_ns, 1);
+		e->n_dropped++;
+		return;
+	}
+	put_sample(p, size, s, id, chain, stack, used, padded);
+	sp_count(&e->counters, SP_C_samples, 1);
+	cap_emit_time(e, s->time_ns);
+}
+
 void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry *en,
 		  size_t cpu_index)
 {
@@ -107,35 +135,22 @@ void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry
 	memcpy(&s, raw, sizeof s);
 	uint64_t room = en->size - sizeof s;
 	r->last_ns = s.time_ns;
-	if (e->n_late && cap_emit_is_copy(e, s.id, (int32_t)s.tid, cpu_index))
+	if (s.kind == SPB_ON_CPU && e->n_late &&
+	    cap_emit_is_copy(e, s.id, (int32_t)s.tid, cpu_index))
 		return;
-	sp_count(&e->counters, SP_C_sample_events, 1);
+	if (e->known_only && !cap_procs_find(&e->procs, (int32_t)s.pid))
+		return;
 	if (s.n_kernel > SPB_MAX_CHAIN || (uint64_t)s.n_kernel * 8 > room ||
 	    s.stack_bytes > room - s.n_kernel * 8) {
+		sp_count(&e->counters, SP_C_sample_events, 1);
 		sp_count(&e->counters, SP_C_rejected_samples, 1);
 		return;
 	}
 	const uint8_t *chain = raw + sizeof s, *stack = chain + s.n_kernel * 8;
-	if (s.flags & SPB_HAS_REGS)
-		cap_emit_check_ip(e, (int32_t)s.pid, s.regs[CAP_REG_IP], s.time_ns);
-	if (e->kernel_frames)
-		note_kernel(e, chain, s.n_kernel);
-	size_t fixed = 64 + (s.n_kernel ? 8 + s.n_kernel * 8 : 0) + 8 +
-		       (s.flags & SPB_HAS_REGS ? sizeof s.regs : 0) + 16;
-	uint64_t whole = used_of(e, &s);
-	uint32_t used =
-		whole <= SAMPLE_MAX - fixed ? (uint32_t)whole : (uint32_t)(SAMPLE_MAX - fixed);
-	uint32_t padded = (used + 7) & ~7u;
-	size_t size = fixed - 8 + padded + (padded ? 8 : 0);
-	uint8_t *p = used < whole && !emit_tail(e, &s, stack, used, whole)
-			     ? NULL
-			     : cap_output_take(e->out, size, true);
-	if (!p) {
-		cap_emit_lost(e, cpu_index, s.time_ns, s.time_ns, 1);
-		e->n_dropped++;
-		return;
-	}
-	put_sample(p, size, &s, CAP_EVENT_ID, chain, stack, used, padded);
-	sp_count(&e->counters, SP_C_samples, 1);
-	cap_emit_time(e, s.time_ns);
+	if (s.kind == SPB_WAIT)
+		cap_waits_end(e, &s, chain, cpu_index);
+	else if (s.kind == SPB_STACK)
+		cap_waits_stack(e, &s, stack, cpu_index);
+	else
+		cap_emit_parts(e, &s, chain, stack, CAP_EVENT_ID, cpu_index);
 }

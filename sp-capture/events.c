@@ -428,3 +428,11 @@ void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out)
 	out->wakeup = a->wakeup_watermark;
 	out->clockid = a->clockid;
 }
+
+void cap_sampler_off_attr(struct sp_attr *a)
+{
+	a->type = PERF_TYPE_SOFTWARE;
+	a->config = PERF_COUNT_SW_BPF_OUTPUT;
+	a->sample_period = 1;
+	a->flags &= ~SP_ATTR_FREQ;
+}

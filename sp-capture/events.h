@@ -106,6 +106,10 @@ int cap_sampler_pulse(uint32_t cpu);
 /* The attr as the stream describes it. */
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out);
 
+/* The attr of the sampling event made that of offcpu-time (stream.md, "Off-CPU"): nobody opens it.
+ */
+void cap_sampler_off_attr(struct sp_attr *a);
+
 /* The soft limit of descriptors up to the hard one; true when it rose. */
 bool cap_fds_raise(void);
 

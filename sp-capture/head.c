@@ -47,6 +47,10 @@ int cap_head_write(struct sp_writer **out, const struct cap_session *s, char *co
 	rc = sp_writer_begin(w, err);
 	if (rc >= 0)
 		rc = sp_writer_attr(w, &attr, s->sampler.event->name, CAP_EVENT_ID, err);
+	if (rc >= 0 && s->o->off_cpu) {
+		cap_sampler_off_attr(&attr);
+		rc = sp_writer_attr(w, &attr, "offcpu-time", CAP_OFF_ID, err);
+	}
 	if (rc >= 0)
 		rc = sp_writer_features(w, &f, err);
 	if (rc >= 0)

@@ -56,6 +56,25 @@ static double cpu_us(void)
 	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
 }
 
+/* Waits that made no sample. */
+static void say_waits(const struct cap_session *s)
+{
+	struct cap_bpf_waits w;
+	if (!s->bpf || !s->o->off_cpu)
+		return;
+	cap_bpf_waits(s->bpf, &w);
+	if (w.n_over)
+		sp_note("%llu waits (%.3f s) beyond %u a second and CPU are not in the recording; "
+			"to have fewer: a larger --off-cpu=MIN",
+			(unsigned long long)w.n_over, (double)w.over_ns / 1e9, CAP_MAX_WAITS);
+	if (w.n_short)
+		sp_note("%llu waits (%.3f s) shorter than the least of --off-cpu",
+			(unsigned long long)w.n_short, (double)w.short_ns / 1e9);
+	if (s->emit.waits.n_bare)
+		sp_detail("%llu waits without a user stack",
+			  (unsigned long long)s->emit.waits.n_bare);
+}
+
 static void say_closing(const struct cap_session *s)
 {
 	const struct sp_counters *c = &s->emit.counters;
@@ -158,6 +177,7 @@ int main(int argc, char **argv)
 		fail(&s, &sink, &control, &err, cure);
 	cap_control_close(&control);
 	say_closing(&s);
+	say_waits(&s);
 	int worst = cap_sink_close(&sink);
 	int status = wait_command(&s, worst);
 	cap_launch_close(&s.launch);

@@ -29,13 +29,12 @@ enum opt {
 	O_RING,
 	O_CHECK,
 	O_ENGINE,
+	O_OFF_CPU,
 	O_ALL,
 	O_CGROUP,
 	O_EXCLUDE,
 	O_KERNEL_THREADS,
 	O_IDLE,
-	/* design.md, section 1: of a later issue, refused by name */
-	O_OFF_CPU,
 };
 
 static const struct sp_opt opts[] = {
@@ -68,6 +67,8 @@ static const struct sp_opt opts[] = {
 	[O_ENGINE] = {"engine", 0, "auto|perf|bpf",
 		      "what copies the samples: perf (everywhere), bpf (used stacks,\n"
 		      "whole; root), auto (the default): perf"},
+	[O_OFF_CPU] = {"off-cpu", 0, "[=MIN]",
+		       "time off the CPU too: waits of at least MIN (default 0), by BPF"},
 	[O_ALL] = {"all-cpus", 'a', NULL, "all processes, those to come too"},
 	[O_CGROUP] = {"cgroup", 0, "NAME",
 		      "all processes of a control group: a path of cgroup v2, or the\n"
@@ -75,7 +76,6 @@ static const struct sp_opt opts[] = {
 	[O_EXCLUDE] = {"exclude", 0, "PID[,PID]", "with -a: not these processes"},
 	[O_KERNEL_THREADS] = {"kernel-threads", 0, NULL, "with -a: kernel threads too; implies -k"},
 	[O_IDLE] = {"idle", 0, NULL, "with -a: what idle CPUs do too; implies -k"},
-	[O_OFF_CPU] = {"off-cpu", 0, NULL, NULL},
 	{0},
 };
 
@@ -267,6 +267,10 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 	case O_ENGINE:
 		take_engine(o, arg);
 		break;
+	case O_OFF_CPU:
+		o->off_cpu = true;
+		o->off_min_ns = arg ? sp_arg_time_ns("--off-cpu", arg) : 0;
+		break;
 	case O_OUTPUT:
 		take_output(o, arg);
 		break;
@@ -294,10 +298,6 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 	case O_IDLE:
 		o->idle = o->kernel = true;
 		break;
-	case O_OFF_CPU:
-		sp_usage_error("--%s is not in this version; it records chosen processes (-p), "
-			       "threads (-t) or a command",
-			       opts[which].name);
 	default:
 		take_number(o, which, arg);
 		break;

@@ -33,6 +33,8 @@ struct cap_options {
 	uint64_t rate_hz;     /* 0 = the kernel's maximum */
 	uint32_t stack_bytes; /* a multiple of 8 */
 	bool stack_given;
+	bool off_cpu;
+	uint64_t off_min_ns; /* shorter waits make no sample */
 	enum cap_engine engine;
 	bool kernel, follow, descendants, stop, check;
 	bool all;                  /* every process, or every one of a control group */

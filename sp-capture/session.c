@@ -391,7 +391,9 @@ static int loop(struct cap_session *s, struct sp_err *err)
 
 static void on_thread_exit(void *arg, int32_t tid)
 {
-	cap_attach_ended(arg, tid);
+	struct cap_session *s = arg;
+	cap_attach_ended(s, tid);
+	cap_waits_forget(&s->emit, tid);
 }
 
 static void on_map(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns)
@@ -419,6 +421,8 @@ static void on_exit_process(void *arg, struct cap_proc *q, uint64_t time_ns)
 	struct cap_session *s = arg;
 	(void)time_ns;
 	cap_embed_end(&s->embed, q, 0);
+	if (s->o->off_cpu && s->bpf)
+		cap_bpf_untarget(s->bpf, q->pid);
 }
 
 static void on_copy(void *arg, int32_t tid, size_t cpu_index)
@@ -435,7 +439,11 @@ static void on_fork(void *arg, int32_t ptid)
 static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	if (o->engine != CAP_ENGINE_BPF)
+	if (o->engine == CAP_ENGINE_PERF && o->off_cpu)
+		return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
+				  "cannot record time off the CPU with the perf engine: it is "
+				  "not in this version");
+	if (o->engine != CAP_ENGINE_BPF && !o->off_cpu)
 		return 0;
 	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
 	struct cap_bpf_want want = {
@@ -443,6 +451,11 @@ static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err
 		.kernel_frames = s->sampler.kernel_frames,
 		.ring_bytes = ring < BPF_RING_MAX || o->ring_bytes ? ring : BPF_RING_MAX,
 		.n_cpus_avail = s->kernel.n_cpus_avail,
+		.off_cpu = o->off_cpu,
+		.min_ns = o->off_min_ns,
+		.max_waits = CAP_MAX_WAITS,
+		.by_thread = o->n_tids > 0,
+		.follow = o->follow,
 	};
 	return cap_bpf_open(&s->bpf, &want, cure, err);
 }
@@ -557,6 +570,8 @@ static int attach(struct cap_session *s, struct sp_err *err)
 	for (size_t i = 0; rc >= 0 && i < o->n_pids; i++)
 		rc = attach_tree(s, o->pids[i], o->descendants, err);
 	s->attaching = false;
+	if (rc >= 0 && s->bpf && o->off_cpu)
+		cap_bpf_switch(s->bpf, true);
 	return rc < 0 ? rc : 0;
 }
 
@@ -595,7 +610,7 @@ static void wait_room(struct cap_session *s)
 
 static void emit_final_losses(struct cap_session *s)
 {
-	if (!s->sampler.has_lost)
+	if (!s->sampler.has_lost || s->bpf)
 		return;
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		uint64_t truth = cap_attach_lost(s, i);
@@ -668,6 +683,7 @@ static int finish(struct cap_session *s, struct sp_err *err)
 	if (s->launch.pid > 0)
 		cap_launch_wait(&s->launch, false);
 	wait_room(s);
+	cap_waits_flush(&s->emit);
 	embed_all(s);
 	emit_final_losses(s);
 	emit_counters(s);
@@ -738,6 +754,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	if (rc < 0)
 		return rc;
 	s->emit.all_side_band = s->bpf != NULL;
+	s->emit.waits.stacks_after = s->bpf && cap_bpf_stacks_after(s->bpf);
 	s->emit.kernel_frames = s->sampler.kernel_frames;
 	s->emit.follow = o->follow;
 	s->emit.known_only = !o->follow && !s->sampler.attr.inherit_thread;

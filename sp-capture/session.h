@@ -16,6 +16,7 @@
 
 #define CAP_FILL_FULL 64u
 #define CAP_FILL_GROW 36u /* larger rings are due */
+#define CAP_MAX_WAITS 20000u /* recorded per second and CPU */
 
 struct cap_control;
 

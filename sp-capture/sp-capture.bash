@@ -71,7 +71,7 @@ _sp_capture() {
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "-p --pid -t --tid -a --all-cpus --cgroup= \
 		--exclude= --kernel-threads --idle -F --frequency -s --stack-size -k --kernel \
-		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --engine= --stop --embed= \
+		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --engine= --off-cpu --stop --embed= \
 		-o --output --control= --start-time-us= --interval-us= --ring= --check -q --quiet \
 		-v --verbose --stats=json -h --help -V --version --" -- "$cur")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null

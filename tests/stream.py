@@ -14,7 +14,7 @@ import collections
 import struct
 import sys
 
-KINDS = {1: "start", 2: "exec", 3: "runtime", 4: "object", 5: "loss", 6: "counters", 7: "end"}
+KINDS = {1: "start", 2: "exec", 3: "runtime", 4: "object", 5: "loss", 6: "counters", 7: "end", 8: "tail", 9: "wait"}
 SAMPLE, EXT = 9, 65
 
 
@@ -78,7 +78,7 @@ def main(what, path, *args):
                 continue
             time = sample(r)[2] if kind == SAMPLE else struct.unpack_from("<Q", r, len(r) - 24)[0]
             number = struct.unpack_from("<Q", r, 8 if kind == SAMPLE else len(r) - 8)[0]
-            assert number == 1, f"id {number} at {at}"
+            assert number in (1, 2), f"id {number} at {at}"
             assert time >= last, f"at {at}, type {kind}: {time} after {last}"
             last = time
     elif what == "ext":
@@ -91,6 +91,9 @@ def main(what, path, *args):
                 print(kind, *struct.unpack_from("<iII", p, 8))
             elif kind == "loss":
                 print(kind, *struct.unpack_from("<QQIIQ", p))
+            elif kind == "wait":
+                time, pid, tid, ns, state, waker_pid, waker, _ = struct.unpack("<QiiQIiii", p)
+                print(kind, pid, tid, ns, state, waker_pid, waker, time)
     elif what == "objects":
         for kind, pid, name, p in objects(data):
             print(kind, pid, len(p), name)

@@ -76,6 +76,11 @@ void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
 	setvbuf(stderr, buffer, _IOLBF, sizeof buffer);
 }
 
+static bool is_optional(const struct sp_opt *o)
+{
+	return o->arg && o->arg[0] == '[';
+}
+
 static void print_opts(const struct sp_opt *o)
 {
 	for (; o->name; o++) {
@@ -85,7 +90,10 @@ static void print_opts(const struct sp_opt *o)
 		int n = o->letter ? snprintf(head, sizeof head, "  -%c, --%s", o->letter, o->name)
 				  : snprintf(head, sizeof head, "      --%s", o->name);
 		if (o->arg)
-			snprintf(head + n, sizeof head - (size_t)n, "%s%s", o->letter ? " " : "=",
+			snprintf(head + n, sizeof head - (size_t)n, "%s%s",
+				 is_optional(o) ? ""
+				 : o->letter    ? " "
+						: "=",
 				 o->arg);
 		const char *text = o->help;
 		if (strlen(head) > 28)
@@ -180,7 +188,7 @@ static const struct sp_opt *take(struct sp_cli *cli, const char **arg)
 			cli->at++;
 		}
 	}
-	if (o->arg && !value) {
+	if (o->arg && !value && !is_optional(o)) {
 		if (cli->at >= cli->argc)
 			sp_usage_error("--%s needs an argument: %s", o->name, o->arg);
 		value = cli->argv[cli->at++];
@@ -259,7 +267,9 @@ uint64_t sp_arg_time_ns(const char *option, const char *text)
 	errno = 0;
 	double v = strtod(text, &end);
 	double unit = 1e9;
-	if (!strcmp(end, "ms"))
+	if (!strcmp(end, "us"))
+		unit = 1e3;
+	else if (!strcmp(end, "ms"))
 		unit = 1e6;
 	else if (!strcmp(end, "m"))
 		unit = 60e9;
@@ -269,7 +279,7 @@ uint64_t sp_arg_time_ns(const char *option, const char *text)
 		unit = 0;
 	bool digit = text[0] == '.' || (text[0] >= '0' && text[0] <= '9');
 	if (!digit || text[1] == 'x' || errno || unit == 0 || !(v >= 0 && v * unit < 9e18))
-		sp_usage_error("%s: '%s' is not a time (seconds, or with ms, s, m, h)", option,
+		sp_usage_error("%s: '%s' is not a time (seconds, or with us, ms, s, m, h)", option,
 			       text);
 	return (uint64_t)(v * unit);
 }

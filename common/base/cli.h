@@ -21,7 +21,8 @@ enum sp_exit {
 struct sp_opt {
 	const char *name; /* long name without dashes; NULL ends the table */
 	char letter;      /* 0 = none */
-	const char *arg;  /* name of the argument in the help; NULL = takes none */
+	const char *arg;  /* name of the argument in the help; NULL = takes none; "[=NAME]" = only
+			   * after a "=", and NULL without */
 	const char *help; /* may hold newlines; NULL hides the option */
 };
 
@@ -65,7 +66,7 @@ extern bool sp_stats_json;  /* --stats=json: the closing line as one JSON object
 uint64_t sp_arg_u64(const char *option, const char *text, uint64_t min, uint64_t max);
 /* Bytes with an optional suffix K, M or G (powers of 1024). */
 uint64_t sp_arg_size(const char *option, const char *text, uint64_t max);
-/* Seconds with fractions and an optional suffix ms, s, m or h; in ns. */
+/* Seconds with fractions and an optional suffix us, ms, s, m or h; in ns. */
 uint64_t sp_arg_time_ns(const char *option, const char *text);
 
 /* "FROM..TO", each end may be missing; exits 2 on anything else, also when it is empty. */

@@ -24,7 +24,11 @@
  * LOSS      u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count
  * COUNTERS  "stage NAME\n" then "counter value\n" lines
  * END       key=value lines: status=0|whole|cut|damaged, reason=…, command_status=…
- * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at */
+ * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at
+ * WAIT      u64 time_ns, i32 pid, i32 tid, u64 ns, u32 state, i32 waker_pid, i32 waker_tid, u32 0:
+ *           what the sample of the event offcpu-time with this time, pid and tid cannot say. state:
+ *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run). waker 0:
+ *           an interrupt, or not known */
 enum sp_ext_kind {
 	SP_EXT_START = 1,
 	SP_EXT_EXEC = 2,
@@ -34,6 +38,7 @@ enum sp_ext_kind {
 	SP_EXT_COUNTERS = 6,
 	SP_EXT_END = 7,
 	SP_EXT_STACK_TAIL = 8,
+	SP_EXT_WAIT = 9,
 };
 
 struct sp_ext {

@@ -1,8 +1,9 @@
 /* The BPF programs of sp-capture: samples with user registers and the used part of the stack.
  *
- * on_cpu hangs on perf events. Kernels lack what they lack: every newer helper has a branch beside
- * it that does without; bpf_core_enum_value_exists() becomes a constant at load time, and the
- * verifier drops the branch that cannot be taken. */
+ * on_cpu hangs on perf events, the programs of off_cpu.h on the scheduler's tracepoints. Kernels
+ * lack what they lack: every newer helper has a branch beside it that does without;
+ * bpf_core_enum_value_exists() becomes a constant at load time, and the verifier drops the branch
+ * that cannot be taken. */
 #include "kernel.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
@@ -171,7 +172,7 @@ static __always_inline __u64 stack_end(struct task_struct *t, __u32 tid, __u64 s
 }
 
 /* Bytes to copy of a stack, and the flag for it. */
-static __always_inline __u32 stack_size(struct spb_sample *s, struct task_struct *t, __u64 sp)
+static __noinline __u32 stack_size(struct spb_sample *s, struct task_struct *t, __u64 sp)
 {
 	__u64 end = stack_end(t, s->tid, sp);
 	__u64 n = end ? end - sp : UNKNOWN_STACK;
@@ -264,7 +265,7 @@ static __always_inline void put_dynptr(struct work *w, __u32 size)
 
 static __always_inline void put_scratch(struct work *w, __u32 size)
 {
-	__u32 key = bpf_get_smp_processor_id() * 2 + (w->s.kind == SPB_OFF_CPU);
+	__u32 key = bpf_get_smp_processor_id() * 2 + (w->s.kind != SPB_ON_CPU);
 	struct scratch *to = bpf_map_lookup_elem(&spb_scratch, &key);
 	__u64 sp = REGS_SP(&w->r);
 	__u32 done = 0, off = head_size(w);
@@ -293,7 +294,7 @@ static __always_inline void put_scratch(struct work *w, __u32 size)
 		count_lost();
 }
 
-static __always_inline void put(struct work *w, __u32 size)
+static __noinline void put(struct work *w, __u32 size)
 {
 	if (HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
 		put_dynptr(w, size);
@@ -301,23 +302,28 @@ static __always_inline void put(struct work *w, __u32 size)
 		put_scratch(w, size);
 }
 
-/* The fields that all records have; NULL: no room to work. */
-static __always_inline struct work *begin(__u32 kind)
+/* The fields that all records have. */
+static __always_inline void fill(struct work *w, __u32 kind)
 {
-	__u32 key = kind == SPB_OFF_CPU;
 	__u64 id = bpf_get_current_pid_tgid();
-	struct work *w = bpf_map_lookup_elem(&spb_work, &key);
-	if (!w)
-		return NULL;
 	w->s.time_ns = bpf_ktime_get_ns();
 	w->s.pid = id >> 32;
 	w->s.tid = (__u32)id;
 	w->s.cpu = bpf_get_smp_processor_id();
 	w->s.kind = kind;
 	w->s.flags = 0;
-	w->s.id = 0;
+	w->s.id = w->s.period = 0;
 	w->s.n_kernel = w->s.stack_bytes = 0;
 	w->s.state = w->s.waker_pid = w->s.waker_tid = w->s.zero = 0;
+}
+
+/* A record of this CPU; NULL: no room to work. */
+static __always_inline struct work *begin(__u32 kind)
+{
+	__u32 key = kind != SPB_ON_CPU;
+	struct work *w = bpf_map_lookup_elem(&spb_work, &key);
+	if (w)
+		fill(w, kind);
 	return w;
 }
 
@@ -348,3 +354,5 @@ int on_cpu(struct perf_context *ctx)
 	put(w, size);
 	return 0;
 }
+
+#include "off_cpu.h"

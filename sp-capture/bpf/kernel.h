@@ -6,6 +6,8 @@
 #include <linux/types.h>
 
 typedef _Bool bool;
+#define true 1
+#define false 0
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -21,7 +23,14 @@ struct thread_struct {
 	unsigned long fsbase; /* x86-64 */
 };
 
+struct thread_info {
+	struct {
+		__u32 count;
+	} preempt; /* aarch64 */
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	int pid, tgid;
 	unsigned int flags;
 	unsigned int __state;

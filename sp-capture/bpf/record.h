@@ -34,7 +34,8 @@
 	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
 
 #define SPB_ON_CPU 1u
-#define SPB_OFF_CPU 2u
+#define SPB_WAIT 2u  /* a time off the CPU, without user side: see off_cpu.h */
+#define SPB_STACK 3u /* the user side of waits */
 
 #define SPB_IN_KERNEL 1u /* interrupted in the kernel */
 #define SPB_HAS_REGS 2u
@@ -46,8 +47,9 @@ struct spb_sample {
 	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
 	__u32 pid, tid, cpu;
 	__u16 kind, flags;
-	__u64 id;     /* which event: 0 = an inherited one */
-	__u64 period; /* of the event; of a wait: ns */
+	__u64 id; /* which event, 0 = an inherited one; of a wait and its stack: when it began */
+	__u64 period; /* of the event; of a wait: ns; of a stack copied after: the first wait's end
+		       */
 	__u64 ip;
 	__u32 n_kernel, stack_bytes;
 	__u32 state; /* of a wait: the task's state bits */

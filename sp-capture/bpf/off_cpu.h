@@ -1,0 +1,304 @@
+/* Time off the CPU: included by capture.bpf.c.
+ *
+ * A wait begins and ends at sched_switch. Two records tell of it: SPB_WAIT (its length, the task's
+ * state, who woke it, the kernel's chain), made as it ends, and SPB_STACK (user registers and
+ * stack). The stack can be had only while the task itself is current: before: at the switch away,
+ * of every wait, whatever comes of it; from Linux 5.10 on; after:  once a wait was long enough, by
+ * task work as the task goes back to user mode, where its stack is as it was. Costs nothing while
+ * waits are short; Linux 6.18. The reader joins the two (offcpu.c). */
+
+#define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
+#define WINDOW_SHIFT 24      /* rates are limited by windows of 2^24 ns */
+
+const volatile __u64 spb_min_ns = 0;    /* shorter waits are counted only */
+const volatile __u32 spb_by_thread = 0; /* spb_targets has tids, not pids */
+const volatile __u32 spb_follow = 0;
+const volatile __u32 spb_after = 0;     /* stacks after long waits instead of before all */
+const volatile __u32 spb_state_arg = 0; /* sched_switch has the state as 4th argument (5.18) */
+const volatile __u32 spb_window = 0;    /* records of a kind a CPU and window */
+
+__u64 spb_since_ns = ~0ull; /* waits that began before do not count; all bits: switched off */
+__u64 spb_short[SPB_MAX_CPUS] = {0}, spb_short_ns[SPB_MAX_CPUS] = {0}; /* shorter than the least */
+__u64 spb_over[SPB_MAX_CPUS] = {0}, spb_over_ns[SPB_MAX_CPUS] = {0};   /* beyond the rate */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32); /* 0: from its exec on */
+} spb_targets SEC(".maps");
+
+struct wait {
+	__u64 out_ns; /* 0: on the CPU */
+	__u32 state, waker_pid, waker_tid, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, struct wait);
+} spb_waits SEC(".maps");
+
+struct bucket {
+	__u64 window;
+	__u32 n, zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} spb_buckets SEC(".maps");
+
+struct bpf_task_work {
+	__u64 __opaque;
+} __attribute__((aligned(8)));
+
+/* A stack to be copied as its task goes back to user mode. */
+struct resume {
+	struct bpf_task_work tw;
+	__u64 since_ns; /* end of the first wait that it is for; 0: none */
+	struct work w;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before loading, where it is used */
+	__type(key, __u32);
+	__type(value, struct resume);
+} spb_resumes SEC(".maps");
+
+static __u8 no_resume[sizeof(struct resume)];
+
+/* libbpf compares the prototype with the kernel's, and wants a type that is complete. */
+struct bpf_map {
+	__u32 id;
+} __attribute__((preserve_access_index));
+
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
+					      void *map__map,
+					      int (*callback)(struct bpf_map *, void *, void *),
+					      void *aux__prog) __ksym __weak;
+
+/* Softirqs, interrupts and NMIs: nobody's doing. The count of nesting interrupts cannot be had on
+ * every x86-64 kernel (a per-CPU variable, no symbol without CONFIG_KALLSYMS_ALL). But interrupts
+ * run on a stack of their own, unless they came from user mode: the user's registers tell that, as
+ * they hold no system call then. This program's frame must stay below 64 bytes, or Linux 6.13 gives
+ * it a stack elsewhere. */
+static __always_inline bool in_interrupt(void)
+{
+	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
+#if defined(__TARGET_ARCH_arm64)
+	return (BPF_CORE_READ(t, thread_info.preempt.count) & 0x00ff0100) != 0;
+#else
+	__u64 here = 0;
+	void *frame = &here;
+	bpf_probe_read_kernel(&here, sizeof here, &frame);
+	if (here - (__u64)BPF_CORE_READ(t, stack) >= spb_kstack_bytes)
+		return true;
+	if (BPF_CORE_READ(t, flags) & PF_KTHREAD)
+		return false;
+	const struct regs *user =
+		HAS(task_pt_regs, SPB_TASK_REGS)
+			? (void *)bpf_task_pt_regs(bpf_get_current_task_btf())
+			: BPF_CORE_READ(t, stack) + spb_kstack_bytes - sizeof(struct regs);
+	bpf_probe_read_kernel(&here, sizeof here, &user->orig_ax);
+	return (__s64)here < 0;
+#endif
+}
+
+static __always_inline bool is_target(struct task_struct *t)
+{
+	__u32 key = spb_by_thread ? t->pid : t->tgid;
+	__u32 *active = bpf_map_lookup_elem(&spb_targets, &key);
+	return active && *active;
+}
+
+/* Whether this CPU may make one more record of a kind now. */
+static __always_inline bool may(__u32 what, __u64 now)
+{
+	struct bucket *b = bpf_map_lookup_elem(&spb_buckets, &what);
+	if (!b)
+		return false;
+	if (b->window != now >> WINDOW_SHIFT) {
+		b->window = now >> WINDOW_SHIFT;
+		b->n = 0;
+	}
+	return b->n++ < spb_window;
+}
+
+static __always_inline __u32 state_of(__u64 *ctx, struct task_struct *t)
+{
+	if (ctx[0]) /* preempted */
+		return 0;
+	if (spb_state_arg)
+		return (__u32)ctx[3];
+	if (bpf_core_field_exists(t->__state))
+		return t->__state;
+	return (__u32)BPF_CORE_READ((struct task_struct___old *)t, state);
+}
+
+static __always_inline void put_stack(struct work *w, struct task_struct *t)
+{
+	__u32 size = 0;
+	if (user_regs(&w->r)) {
+		put_regs(w);
+		w->s.ip = REGS_IP(&w->r);
+		size = stack_size(&w->s, t, REGS_SP(&w->r));
+	}
+	put(w, size);
+}
+
+static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 now)
+{
+	__u32 tid = t->pid;
+	__u32 state = state_of(ctx, t);
+	struct wait *known = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (state & TASK_DEAD_BITS) {
+		bpf_map_delete_elem(&spb_waits, &tid);
+		if (spb_after)
+			bpf_map_delete_elem(&spb_resumes, &tid);
+		return;
+	}
+	if (known) {
+		known->out_ns = now;
+		known->state = state;
+		known->waker_pid = known->waker_tid = 0;
+	} else {
+		struct wait fresh = {.out_ns = now, .state = state};
+		if (bpf_map_update_elem(&spb_waits, &tid, &fresh, BPF_ANY) < 0) {
+			count_lost();
+			return;
+		}
+	}
+	if (spb_after || !may(0, now))
+		return;
+	struct work *w = begin(SPB_STACK);
+	if (!w)
+		return;
+	w->s.time_ns = now;
+	w->s.id = now;
+	put_stack(w, t);
+}
+
+static int on_resume(struct bpf_map *map, void *key, void *value)
+{
+	struct resume *r = value;
+	fill(&r->w, SPB_STACK);
+	r->w.s.period = r->since_ns;
+	r->since_ns = 0;
+	put_stack(&r->w, bpf_get_current_task_btf());
+	return 0;
+}
+
+/* Have the stack copied later; it serves all waits until then. */
+static __always_inline void want_stack(struct task_struct *t, __u32 tid, __u64 now)
+{
+	struct resume *r = bpf_map_lookup_elem(&spb_resumes, &tid);
+	if (!r) {
+		bpf_map_update_elem(&spb_resumes, &tid, no_resume, BPF_NOEXIST);
+		r = bpf_map_lookup_elem(&spb_resumes, &tid);
+	}
+	if (!r || r->since_ns)
+		return;
+	r->since_ns = now;
+	if (bpf_task_work_schedule_resume_impl(t, &r->tw, &spb_resumes, on_resume, NULL) < 0)
+		r->since_ns = 0;
+}
+
+static __always_inline void switch_in(__u64 *ctx, struct task_struct *t, __u64 now)
+{
+	__u32 tid = t->pid;
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	struct wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (!wait || !wait->out_ns)
+		return;
+	__u64 out = wait->out_ns;
+	wait->out_ns = 0;
+	if (out < spb_since_ns)
+		return;
+	if (now - out < spb_min_ns) {
+		spb_short[cpu]++;
+		spb_short_ns[cpu] += now - out;
+		return;
+	}
+	struct work *w = may(1, now) ? begin(SPB_WAIT) : NULL;
+	if (!w) {
+		spb_over[cpu]++;
+		spb_over_ns[cpu] += now - out;
+		return;
+	}
+	w->s.time_ns = now;
+	w->s.id = out;
+	w->s.pid = t->tgid;
+	w->s.tid = tid;
+	w->s.period = now - out;
+	w->s.ip = 0;
+	w->s.state = wait->state;
+	w->s.waker_pid = wait->waker_pid;
+	w->s.waker_tid = wait->waker_tid;
+	if (spb_kernel) {
+		long n = bpf_get_task_stack(t, w->ip, SPB_MAX_CHAIN * 8, 0);
+		w->s.n_kernel = n > 0 ? (__u32)n / 8 : 0;
+	}
+	put(w, 0);
+	if (spb_after && &bpf_task_work_schedule_resume_impl != 0)
+		want_stack(t, tid, now);
+}
+
+SEC("?tp_btf/sched_switch")
+int off_switch(__u64 *ctx)
+{
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct task_struct *next = (struct task_struct *)ctx[2];
+	__u64 now = bpf_ktime_get_ns();
+	if (spb_since_ns > now)
+		return 0;
+	if (is_target(prev))
+		switch_out(ctx, prev, now);
+	if (is_target(next))
+		switch_in(ctx, next, now);
+	return 0;
+}
+
+/* Who wakes it; an interrupt is nobody: whom it interrupted has no part in it. */
+SEC("?tp_btf/sched_waking")
+int off_waking(__u64 *ctx)
+{
+	struct task_struct *t = (struct task_struct *)ctx[0];
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = t->pid;
+	if (spb_since_ns == ~0ull || !is_target(t))
+		return 0;
+	struct wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (!wait || !wait->out_ns)
+		return 0;
+	bool nobody = in_interrupt();
+	wait->waker_pid = nobody ? 0 : id >> 32;
+	wait->waker_tid = nobody ? 0 : (__u32)id;
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int off_fork(__u64 *ctx)
+{
+	struct task_struct *parent = (struct task_struct *)ctx[0];
+	struct task_struct *child = (struct task_struct *)ctx[1];
+	__u32 pid = child->tgid, active = 1;
+	if (spb_follow && !spb_by_thread && child->tgid != parent->tgid && is_target(parent))
+		bpf_map_update_elem(&spb_targets, &pid, &active, BPF_ANY);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_exec")
+int off_exec(__u64 *ctx)
+{
+	struct task_struct *t = (struct task_struct *)ctx[0];
+	__u32 pid = t->tgid;
+	__u32 *active = bpf_map_lookup_elem(&spb_targets, &pid);
+	if (active)
+		*active = 1;
+	return 0;
+}

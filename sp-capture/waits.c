@@ -1,0 +1,185 @@
+#include "waits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "bpf/record.h"
+#include "emit.h"
+#include "events.h"
+
+#define WAIT_PAYLOAD 40u /* perf/ext.h, WAIT */
+
+static void part_free(struct cap_waits *w, struct cap_wait_part *p)
+{
+	w->bytes -= p->cap;
+	free(p->data);
+	*p = (struct cap_wait_part){0};
+}
+
+static void slot_clear(struct cap_waits *w, struct cap_wait_slot *slot)
+{
+	part_free(w, &slot->stack);
+	for (size_t i = 0; i < slot->n; i++)
+		part_free(w, &slot->pending[i]);
+	free(slot->pending);
+	*slot = (struct cap_wait_slot){0};
+}
+
+void cap_waits_deinit(struct cap_waits *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		slot_clear(w, &w->slots[i]);
+	free(w->slots);
+	sp_map64_deinit(&w->by_tid);
+	*w = (struct cap_waits){0};
+}
+
+static struct cap_wait_slot *find(struct cap_waits *w, int32_t tid)
+{
+	uint32_t at = sp_map64_get(&w->by_tid, (uint32_t)tid);
+	return at < w->n && w->slots[at].tid == tid ? &w->slots[at] : NULL;
+}
+
+static struct cap_wait_slot *get(struct cap_waits *w, int32_t tid)
+{
+	struct cap_wait_slot *slot = find(w, tid);
+	if (slot)
+		return slot;
+	size_t at = 0;
+	while (at < w->n && w->slots[at].tid)
+		at++;
+	if ((at == w->n && !SP_PUSH(&w->slots, &w->n, &w->cap)) ||
+	    !sp_map64_put(&w->by_tid, (uint32_t)tid, (uint32_t)at))
+		return NULL;
+	w->slots[at] = (struct cap_wait_slot){.tid = tid};
+	return &w->slots[at];
+}
+
+/* A copy of a record; false when there is no room for more. */
+static bool keep(struct cap_waits *w, struct cap_wait_part *p, const struct spb_sample *s,
+		 const uint8_t *rest, size_t n)
+{
+	size_t size = sizeof *s + n;
+	if (size > p->cap) {
+		if (w->bytes + size - p->cap > CAP_WAITS_BYTES)
+			return false;
+		uint8_t *data = realloc(p->data, size);
+		if (!data)
+			return false;
+		w->bytes += size - p->cap;
+		p->data = data;
+		p->cap = size;
+	}
+	memcpy(p->data, s, sizeof *s);
+	memcpy(p->data + sizeof *s, rest, n);
+	p->size = size;
+	return true;
+}
+
+static void tell_wait(struct cap_emit *e, const struct spb_sample *s)
+{
+	uint8_t b[WAIT_PAYLOAD] = {0};
+	sp_put64(b, s->time_ns);
+	sp_put32(b + 8, s->pid);
+	sp_put32(b + 12, s->tid);
+	sp_put64(b + 16, s->period);
+	sp_put32(b + 24, s->state);
+	sp_put32(b + 28, s->waker_pid);
+	sp_put32(b + 32, s->waker_tid);
+	cap_emit_ext(e, SP_EXT_WAIT, b, sizeof b);
+}
+
+/* The sample of a wait; from: the record of its stack, or NULL. */
+static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_t *chain,
+		 const struct spb_sample *from, const uint8_t *stack, size_t cpu_index)
+{
+	struct spb_sample s = *wait;
+	s.flags = 0;
+	s.stack_bytes = 0;
+	if (from) {
+		s.flags = (__u16)(from->flags & ~SPB_IN_KERNEL);
+		s.stack_bytes = from->stack_bytes;
+		memcpy(s.regs, from->regs, sizeof s.regs);
+		s.ip = from->ip;
+	} else {
+		e->waits.n_bare++;
+	}
+	if (s.n_kernel) {
+		s.flags |= SPB_IN_KERNEL;
+		memcpy(&s.ip, chain, 8);
+	}
+	/* One that was held back is not to break the order. */
+	if (s.time_ns < e->now_ns)
+		s.time_ns = e->now_ns;
+	tell_wait(e, &s);
+	cap_emit_parts(e, &s, chain, stack, CAP_OFF_ID, cpu_index);
+}
+
+static void emit_pending(struct cap_emit *e, struct cap_wait_slot *slot,
+			 const struct spb_sample *from, const uint8_t *stack, size_t cpu_index)
+{
+	for (size_t i = 0; i < slot->n; i++) {
+		struct spb_sample wait;
+		memcpy(&wait, slot->pending[i].data, sizeof wait);
+		/* Its own stack was lost when this one is for later waits only. */
+		bool mine = from && wait.time_ns >= from->period;
+		emit(e, &wait, slot->pending[i].data + sizeof wait, mine ? from : NULL, stack,
+		     cpu_index);
+		part_free(&e->waits, &slot->pending[i]);
+	}
+	slot->n = 0;
+}
+
+void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t *chain,
+		   size_t cpu_index)
+{
+	struct cap_waits *w = &e->waits;
+	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
+	if (slot && w->stacks_after) {
+		struct cap_wait_part part = {0};
+		if (slot->n == CAP_WAITS_PENDING)
+			emit_pending(e, slot, NULL, NULL, cpu_index);
+		struct cap_wait_part *p = keep(w, &part, s, chain, s->n_kernel * 8)
+						  ? SP_PUSH(&slot->pending, &slot->n, &slot->cap)
+						  : NULL;
+		if (p) {
+			*p = part;
+			return;
+		}
+		part_free(w, &part);
+	}
+	struct spb_sample from;
+	bool has = slot && !w->stacks_after && slot->stack.size;
+	if (has)
+		memcpy(&from, slot->stack.data, sizeof from);
+	has = has && from.id == s->id;
+	emit(e, s, chain, has ? &from : NULL, has ? slot->stack.data + sizeof from : NULL,
+	     cpu_index);
+}
+
+void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8_t *stack,
+		     size_t cpu_index)
+{
+	struct cap_waits *w = &e->waits;
+	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
+	if (slot && w->stacks_after)
+		emit_pending(e, slot, s, stack, cpu_index);
+	else if (slot && !keep(w, &slot->stack, s, stack, s->stack_bytes))
+		slot->stack.size = 0;
+}
+
+void cap_waits_forget(struct cap_emit *e, int32_t tid)
+{
+	struct cap_wait_slot *slot = find(&e->waits, tid);
+	if (!slot)
+		return;
+	emit_pending(e, slot, NULL, NULL, 0);
+	slot_clear(&e->waits, slot);
+}
+
+void cap_waits_flush(struct cap_emit *e)
+{
+	for (size_t i = 0; i < e->waits.n; i++)
+		emit_pending(e, &e->waits.slots[i], NULL, NULL, 0);
+}
