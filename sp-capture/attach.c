@@ -75,8 +75,8 @@ static int open_bpf(struct cap_session *s, struct cap_task *t, size_t n_wanted, 
 		return fd;
 	if (s->o->off_cpu) {
 		bool by_thread = t->role == CAP_SAMPLES_ALONE;
-		int set = cap_bpf_target(s->bpf, by_thread ? t->tid : t->pid, s->launch.go_fd >= 0,
-					 err);
+		int set = cap_bpf_target(s->bpf, by_thread ? t->tid : t->pid,
+					 cap_launch_is_suspended(&s->launch), err);
 		if (set < 0) {
 			close(fd);
 			return set;

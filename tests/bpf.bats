@@ -46,7 +46,8 @@ all_deep() { # SPOOL DEPTH
 	[ "$n" -gt 50 ] || fail "$n samples"
 	equal "$(stream stacks s | awk '$3 > 2048 { n++ } END { print n + 0 }')" 0 "samples with long stacks"
 	sp-unwind <s 2>log | sp-spool -o x.spool 2>>log
-	equal "$(sp-sym --format=folded x.spool | awk '/;main;alpha;beta;gamma_fn;hot / { n += $NF } END { print n + 0 }')" "$n"
+	# All but the few samples at its ends and between two rounds.
+	sp-sym --format=folded x.spool | awk -v all="$n" '/;main;alpha;beta;gamma_fn;hot / { n += $NF } END { exit n < all * 0.95 }'
 }
 
 @test "stacks of 400 KB are whole, and so is every other depth" {
