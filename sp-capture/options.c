@@ -316,6 +316,9 @@ static void check_all(const struct cap_options *o, int kinds)
 	if (!o->all)
 		return;
 	const char *what = o->cgroup ? "--cgroup" : "-a";
+	if (o->off_cpu)
+		sp_usage_error("--off-cpu records chosen processes, threads or a command: not %s",
+			       what);
 	if (o->engine == CAP_ENGINE_BPF)
 		sp_usage_error("%s is recorded by the perf engine: not with --engine=bpf", what);
 	if (kinds)
