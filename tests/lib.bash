@@ -28,7 +28,7 @@ holds() { # GOT WANTED
 
 # Wait for a condition, a command that is asked again and again; 20 s at most.
 await() { # COMMAND…
-	local end=$((SECONDS + 20))
+	local end=$((SECONDS + 60))
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || fail "waited in vain for: $*"
 		read -rt 0.02 <> <(:) || :
