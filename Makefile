@@ -201,6 +201,7 @@ $(PROG)/dlopen: $(PROG)/libplugin.so
 $(eval $(call prog,templates,templates.cc,g++ -O2 -g))
 $(eval $(call prog,short,short.c,gcc -O2 -g))
 $(eval $(call prog,deep,deep.c,gcc -O2 -g))
+$(eval $(call prog,off_cpu,off_cpu.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_many,cap_many.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_spawn,cap_spawn.c,gcc -O2 -g -pthread))
 $(eval $(call prog,cap_exec,cap_exec.c,gcc -O2 -g -pthread))

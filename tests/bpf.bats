@@ -66,6 +66,89 @@ all_deep() { # SPOOL DEPTH
 	done
 }
 
+# Record a way of waiting of tests/prog/off_cpu.c and compare its waits with what it tells of them;
+# then the stacks: the share of the waits below the function that waited.
+waits() { # OPTION WHAT STATE WAKER WAY…
+	local option=$1 what=$2 state=$3 waker=$4 status=0
+	shift 4
+	sp-capture "$option" -k -F 4999 -- sh -c '"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
+	[ "$status" != 77 ] || skip "no reads past the page cache here"
+	[ "$status" = 0 ] || fail "$(cat log)"
+	stream order s
+	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" || fail "$option $*" "$(cat log)"
+	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
+	sp-sym -e offcpu-time --weight=weight --format=folded x.spool >folded
+	[ "$what" = both ] || grep -E ';in_|;nap;|;block;' folded | awk -v what=";$what;" '
+		{ all += $NF } index($0, what) { good += $NF }
+		END { if (!all || good < all * 0.8) { print good " of " all; exit 1 } }'
+}
+
+@test "a sleeper of 10 ms: lengths, state, no waker, stacks; copied before and after" {
+	need_bpf
+	for option in --off-cpu --off-cpu=20us; do
+		waits $option nap 1 nobody naps 30
+		# All of the time, in ns, is in the view: 30 naps of 10 ms.
+		awk '/;nap;/ { n += $NF } END { exit !(n >= 300e6) }' folded || fail "$(cat folded)"
+		holds "$(cat folded)" "_[k]"
+	done
+}
+
+@test "a convoy at a lock: the maker of the way is the waker" {
+	need_bpf
+	for option in --off-cpu --off-cpu=20us; do
+		waits $option enter 1 maker convoy 20
+	done
+}
+
+@test "two threads and two pipes: each wakes the other" {
+	need_bpf
+	for option in --off-cpu --off-cpu=20us; do
+		waits $option pong 1 maker pingpong 60
+	done
+}
+
+@test "reads past the page cache: uninterruptible, woken by an interrupt" {
+	need_bpf
+	dd if=/dev/urandom of=blob bs=4096 count=100 2>dd.log
+	sync blob
+	for option in --off-cpu --off-cpu=20us; do
+		waits $option block 2 some reads blob 100
+	done
+}
+
+@test "on and off the CPU together are the time that passed, within 1 %" {
+	need_bpf
+	for option in --off-cpu --off-cpu=20us; do
+		waits $option both 0 some both 1000
+	done
+}
+
+@test "waits on kernels that lack what 6.18 has: the same" {
+	need_bpf
+	for without in task_work dynptr,task_work user_dynptr find_vma,task_regs,task_work; do
+		STACKPULSE_BPF_WITHOUT=$without waits --off-cpu=20us nap 1 nobody naps 20
+	done
+}
+
+@test "waits shorter than the least make no sample; they are counted and said" {
+	need_bpf
+	sp-capture --off-cpu=50ms -- "$SP_PROG/off_cpu" naps 20 >s 2>log
+	equal "$(stream ext s | awk '$1 == "wait" && $4 < 50e6' | wc -l)" 0 "short waits"
+	n=$(sed -n 's/.*: \([0-9]*\) waits (.*) shorter than the least of --off-cpu/\1/p' log)
+	[ "${n:-0}" -ge 15 ] || fail "$(cat log)"
+}
+
+@test "chosen threads and followed children: only their waits" {
+	need_bpf
+	"$SP_PROG/off_cpu" naps 100000 >told 3>&- &
+	pids+=($!)
+	sp-capture --off-cpu -t "${pids[0]}" -d 0.3 >s 2>log
+	equal "$(stream ext s | awk '$1 == "wait" { print $3 }' | sort -u)" "${pids[0]}" "threads that waited"
+	sp-capture --off-cpu -- sh -c '"$0" naps 5; :' "$SP_PROG/off_cpu" >s 2>log
+	# The shell waits for its child, the child for the clock.
+	equal "$(stream ext s | awk '$1 == "wait" && $4 >= 10e6 { print $3 }' | sort -u | wc -l)" 2 "threads that waited"
+}
+
 @test "a normal user is refused BPF with the cure, before anything is written" {
 	pub=$(mktemp -d /tmp/stackpulse.XXXXXX)
 	cp "$SP_BUILD/bin/sp-capture" "$pub"

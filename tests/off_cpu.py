@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The waits of a stream of sp-capture --off-cpu beside what tests/prog/off_cpu.c says that it did.
+
+off_cpu.py STREAM TOLD WHAT STATE [WAKER]
+
+Of each line of TOLD that begins with WHAT there is a wait within its times, and the sum of all waits
+of the thread within them is not more than they say; the last one with a state among STATE (a mask of
+task state bits; 0: none is looked for). WAKER: "maker" (the line's last number woke it), "nobody"
+(it was an interrupt) or "some".
+"both": what was off the CPU, and the samples on it, add up to the time that passed.
+Prints what was found; wrong values end it with 1.
+"""
+import collections
+import struct
+import sys
+
+from stream import SAMPLE, ext, records
+
+
+def main(stream, told, what, state, waker="some"):
+    with open(stream, "rb") as f:
+        data = f.read()
+    waits = collections.defaultdict(list)
+    for kind, _, _, _, p in ext(data):
+        if kind == "wait":
+            time, _, tid, ns, bits, _, by, _ = struct.unpack("<QiiQIiii", p)
+            waits[tid].append((time, ns, bits, by))
+    on = collections.defaultdict(list)
+    for _, kind, _, r in records(data):
+        if kind == SAMPLE and struct.unpack_from("<Q", r, 8)[0] == 1:
+            tid, time, period = struct.unpack_from("<i", r, 28)[0], *struct.unpack_from("<QxxxxxxxxQ", r, 32)
+            on[tid].append((time, period))
+    n = right = 0
+    why = collections.Counter()
+    for line in open(told):
+        word, tid, start, end, more = line.split()
+        tid, start, end, more = int(tid), int(start), int(end), int(more)
+        if word != what:
+            continue
+        mine = [w for w in waits[tid] if start <= w[0] - w[1] and w[0] <= end]
+        off = sum(w[1] for w in mine)
+        if what == "both":
+            wall = end - start
+            cpu = sum(period for time, period in on[tid] if start <= time <= end)
+            print(f"wall {wall} off {off} of {wall - more} on {cpu} of {more}: sum {(off + cpu) / wall:.4f}")
+            assert abs(off - (wall - more)) < wall * 0.01, "off the CPU"
+            assert abs(cpu + off - wall) < wall * 0.01, "both together"
+            n += 1
+            right += 1
+            continue
+        asleep = [w for w in mine if w[2] & int(state)]
+        # What was there already, or came so fast that nobody slept, is no wait.
+        if what != "nap" and not asleep and end - start < 1000000:
+            continue
+        n += 1
+        if not asleep:
+            # On a busy machine: runnable all the time, until what it would have slept for was there.
+            right += off > (end - start) * 0.8
+            why["no sleep"] += off <= (end - start) * 0.8
+            continue
+        _, ns, _, by = asleep[-1]
+        if off > end - start:
+            why["longer than it took"] += 1
+        elif what == "nap" and (len(asleep) != 1 or ns < 10000000):
+            why["not one nap"] += 1
+        elif waker == "maker" and by != more:
+            why["another waker"] += 1
+        elif waker == "nobody" and by:
+            why["a waker"] += 1
+        else:
+            right += 1
+    print(f"{right} of {n} right; wrong: {dict(why)}")
+    assert n > 0, "nothing was told"
+    assert right >= n * 0.9, "wrong waits"
+
+
+main(*sys.argv[1:])
