@@ -4,20 +4,16 @@
 #include "base/stop.h"
 #include "view.h"
 
-/* Does the frame's name depend on the process? Files and the kernel are the same for all; code
- * without a file is named by the process's own perf map. */
-static bool is_private(const struct view *v, const struct sp_spool_frame *f)
-{
-	if (f->mode != SP_FRAME_USER)
-		return false;
-	const struct sp_spool_module *m = view_module(v, f);
-	return !m || m->is_anon;
-}
-
+/* Files and the kernel are the same for all processes; code without a file is named by the process's
+ * own perf map. */
 static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
-			  int32_t pid)
+			  int32_t pid, uint64_t time_ns)
 {
-	uint64_t key = (uint64_t)f->frame_id << 32 | (is_private(v, f) ? pid_index + 1 : 0);
+	bool own = sp_resolver_is_own(v->resolver, f);
+	uint64_t key = (uint64_t)f->frame_id << 32 | (own ? pid_index + 1 : 0);
+	uint32_t variant;
+	if (own && sp_resolver_variant(v->resolver, pid, f, time_ns, &variant))
+		key = (uint64_t)UINT32_MAX << 32 | variant;
 	uint32_t id = sp_map64_get(&v->frame_ids, key);
 	if (id != SP_NOT_FOUND)
 		return id;
@@ -26,6 +22,7 @@ static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32
 		return SP_NOT_FOUND;
 	frame->f = *f;
 	frame->pid = pid;
+	frame->time_ns = time_ns;
 	id = (uint32_t)v->n_frames - 1;
 	return sp_map64_put(&v->frame_ids, key, id) ? id : SP_NOT_FOUND;
 }
@@ -56,11 +53,11 @@ static uint32_t intern_stack(struct view *v, size_t at, uint32_t n)
 
 /* The sample's stack: its frames are looked at only when the spool's stack is new in its process.
  */
-static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
+static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s, uint32_t epoch)
 {
 	uint32_t pid_index = v->pid_index[s->thread];
 	uint64_t key = (uint64_t)s->stack << 32 | pid_index;
-	uint32_t id = sp_map64_get(&v->stack_ids, key);
+	uint32_t id = epoch ? SP_NOT_FOUND : sp_map64_get(&v->stack_ids, key);
 	if (id != SP_NOT_FOUND)
 		return id;
 	const struct sp_spool_frame *f = NULL;
@@ -69,14 +66,16 @@ static uint32_t add_stack(struct view *v, const struct sp_spool_sample *s)
 		return SP_NOT_FOUND;
 	int32_t pid = sp_spool_thread(v->spool, s->thread)->pid;
 	for (size_t i = 0; i < n; i++) {
-		uint32_t frame = add_frame(v, &f[i], pid_index, pid);
+		uint32_t frame = add_frame(v, &f[i], pid_index, pid, s->time_ns);
 		if (frame == SP_NOT_FOUND)
 			return frame;
 		v->stack_frames[at + i] = frame;
 	}
 	v->n_stack_frames += n;
 	id = intern_stack(v, at, (uint32_t)n);
-	return id != SP_NOT_FOUND && sp_map64_put(&v->stack_ids, key, id) ? id : SP_NOT_FOUND;
+	if (epoch || id == SP_NOT_FOUND)
+		return id;
+	return sp_map64_put(&v->stack_ids, key, id) ? id : SP_NOT_FOUND;
 }
 
 /* The thread under the name that it has now. */
@@ -132,9 +131,9 @@ static const struct view_last *find_lane(struct view *v, const struct sp_spool_s
 
 /* The row of a sample that is new in its lane: the row of an equal stack, or a new one. */
 static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_t task,
-			uint32_t lane)
+			uint32_t lane, uint32_t epoch)
 {
-	uint32_t stack = add_stack(v, s);
+	uint32_t stack = add_stack(v, s, epoch);
 	if (stack == SP_NOT_FOUND)
 		return stack;
 	uint64_t key = (uint64_t)stack << 32 | lane;
@@ -149,6 +148,26 @@ static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_
 	row->task = task;
 	row->event = s->event;
 	return id;
+}
+
+/* Code of JITs may be replaced: then equal stacks of different times have different names, and are
+ * counted apart. */
+static bool set_epoch(struct view *v, struct view_item *item)
+{
+	const struct sp_spool_sample *s = &item->s;
+	item->epoch = sp_resolver_epoch(
+		v->resolver, sp_spool_thread(v->spool, s->thread)->pid, s->time_ns);
+	if (!item->epoch)
+		return true;
+	uint64_t key = (uint64_t)item->lane << 32 | item->epoch;
+	uint32_t id = sp_map64_get(&v->epoch_lanes, key);
+	if (id == SP_NOT_FOUND) {
+		id = v->epoch_lanes.n;
+		if (!sp_map64_put(&v->epoch_lanes, key, id))
+			return false;
+	}
+	item->key = (uint64_t)s->stack << 32 | UINT32_C(0x80000000) | id;
+	return true;
 }
 
 /* The next sample that passes the sample filters, into the ring. In the first pass *n_read is not
@@ -173,6 +192,8 @@ static int fetch(struct view *v, uint64_t *n_read, uint64_t end, struct sp_err *
 		item->task = last->task;
 		item->lane = last->lane;
 		item->key = (uint64_t)item->s.stack << 32 | item->lane;
+		if (!set_epoch(v, item))
+			return sp_err_nomem(err);
 		__builtin_prefetch(tally_place(&v->seen, item->key));
 		a->in++;
 		return 1;
@@ -204,7 +225,7 @@ static struct tally_slot *find_slot(struct view *v, const struct view_item *item
 	struct tally_slot *slot = tally_find(&v->seen, item->key);
 	if (slot)
 		return slot;
-	uint32_t row = new_row(v, &item->s, item->task, item->lane);
+	uint32_t row = new_row(v, &item->s, item->task, item->lane, item->epoch);
 	return row == SP_NOT_FOUND ? NULL : tally_add(&v->seen, item->key, row);
 }
 
@@ -265,9 +286,9 @@ int view_init(struct view *v, struct sp_spool *spool, const struct view_options 
 int view_load(struct view *v, struct sp_err *err)
 {
 	struct view_item *item;
-	int r;
+	int r = sp_resolver_new(&v->resolver, v->spool, &v->opt->resolver, err);
 	v->first_ns = UINT64_MAX;
-	while ((r = next_item(v, &item, &v->n_read, UINT64_MAX, err)) > 0) {
+	while (r >= 0 && (r = next_item(v, &item, &v->n_read, UINT64_MAX, err)) > 0) {
 		struct tally_slot *slot = find_slot(v, item);
 		if (!slot)
 			return sp_err_nomem(err);
@@ -351,6 +372,7 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->frame_ids);
 	sp_map64_deinit(&v->task_ids);
 	sp_map64_deinit(&v->lane_ids);
+	sp_map64_deinit(&v->epoch_lanes);
 	sp_map64_deinit(&v->row_ids);
 	tally_deinit(&v->seen);
 	sp_map64_deinit(&v->stack_hashes);

@@ -163,7 +163,7 @@ static bool add_all_names(struct view *v)
 		const struct view_frame *f = &v->frames[i];
 		if (f->f.mode == SP_FRAME_TRUNCATED)
 			continue;
-		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f);
+		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f, f->time_ns);
 		ok = names && add_begin(&begins, v, f, names);
 	}
 	for (size_t i = 0; ok && i < v->n_frames; i++) {
@@ -173,7 +173,7 @@ static bool add_all_names(struct view *v)
 			f->n_levels = 1;
 			continue;
 		}
-		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f);
+		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f, f->time_ns);
 		ok = names && add_names(v, f, names, &begins);
 	}
 	sp_map64_deinit(&begins.ids);
@@ -183,10 +183,11 @@ static bool add_all_names(struct view *v)
 
 int view_resolve(struct view *v, struct sp_err *err)
 {
-	int r = sp_resolver_new(&v->resolver, v->spool, &v->opt->resolver, err);
+	int r = 0;
 	for (size_t i = 0; r >= 0 && i < v->n_frames; i++)
 		if (v->frames[i].f.mode != SP_FRAME_TRUNCATED)
-			r = sp_resolver_add(v->resolver, v->frames[i].pid, &v->frames[i].f, err);
+			r = sp_resolver_add_at(v->resolver, v->frames[i].pid, &v->frames[i].f,
+					       v->frames[i].time_ns, err);
 	if (r >= 0)
 		r = sp_resolver_run(v->resolver, err);
 	if (r < 0)

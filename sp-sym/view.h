@@ -55,6 +55,7 @@ struct view_place {
 struct view_frame {
 	struct sp_spool_frame f; /* as first seen */
 	int32_t pid;
+	uint64_t time_ns; /* of that: code of JITs may be replaced */
 	uint32_t level_at, n_levels; /* in levels[], innermost first; set by view_resolve */
 	uint64_t function_offset;
 	enum sp_origin origin;
@@ -91,7 +92,8 @@ struct view_ahead {
 		struct sp_spool_sample s; /* but for the comm, which is in the task */
 		uint64_t seq, key;        /* key: of the tally */
 		uint32_t task, lane;
-		uint32_t row; /* set half-way, when known by then; else SP_NONE */
+		uint32_t epoch; /* of the process's own code: sp_resolver_epoch */
+		uint32_t row;   /* set half-way, when known by then; else SP_NONE */
 	} v[VIEW_AHEAD];
 	uint64_t in, out; /* items that came and went, modulo VIEW_AHEAD */
 	uint64_t half;    /* items whose row was looked for */
@@ -130,6 +132,7 @@ struct view {
 	const char *note;           /* what a format has to say about its output, or NULL */
 	bool stopped;               /* by a signal, before the end */
 
+	struct sp_map64 epoch_lanes; /* lane and epoch: a number */
 	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
 	struct tally seen;         /* by the spool's stack and lane */
 	struct sp_map64 place_ids; /* by number of the file and line */

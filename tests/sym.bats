@@ -739,3 +739,35 @@ own_symbolizer() {
 	gone() { ! pgrep -f 'sleep 8639[9]'; }
 	await gone
 }
+
+@test "code that a JIT replaced has the name of its time, embedded or from the jitdump" {
+	profile p.spool -- "$SP_PROG/rejit" 400
+	cat >check.py <<-'X'
+		import glob, json, struct, sys
+		dump = open(sys.argv[2], "rb").read()
+		at, loads = struct.unpack_from("<I", dump, 8)[0], []
+		while at + 16 <= len(dump):
+		    kind, size, time = struct.unpack_from("<IIQ", dump, at)
+		    loads.append(time)
+		    at += size
+		p = json.load(open(sys.argv[1]))
+		time, stack = (p["sample_columns"].index(c) for c in ("time_ns", "stack"))
+		n = {"before_rejit": 0, "after_rejit": 0}
+		for s in p["samples"]:
+		    names = {p["functions"][l["function"]]["name"] for f in p["stacks"][s[stack]] for l in p["frames"][f]["levels"]}
+		    for name in n:
+		        if name in names:
+		            n[name] += 1
+		            assert (s[time] >= loads[1]) == (name == "after_rejit"), (s, loads)
+		assert min(n.values()) > 0.2 * len(p["samples"]), n
+	X
+	sp-sym -f json p.spool >all.json
+	mv jit-*.dump moved.dump
+	sp-sym -f json p.spool | cmp - all.json || fail "not the same without the file"
+	python3 check.py all.json moved.dump
+	# Every sample again, in its order: the row of its time.
+	sp-sym -f text p.spool | grep -oE '(before|after)_rejit' | uniq >order
+	equal "$(cat order)" "$(printf 'before_rejit\nafter_rejit')"
+	sp-sym -f folded p.spool | grep -c rejit_ || fail "no folded line"
+	views same p.spool
+}

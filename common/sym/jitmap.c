@@ -8,6 +8,7 @@ void sp_jitmap_deinit(struct sp_jitmap *m)
 	sp_ranges_deinit(&m->ranges);
 	free(m->entries);
 	free(m->lines);
+	free(m->changes);
 	sp_strpool_deinit(&m->pool);
 	*m = (struct sp_jitmap){0};
 }
@@ -133,19 +134,78 @@ int sp_jitmap_add_perf_map(struct sp_jitmap *m, const void *text, size_t size, s
 	return 0;
 }
 
-int sp_jitmap_sort(struct sp_jitmap *m, struct sp_err *err)
+static int by_time(const void *a, const void *b)
 {
-	return sp_ranges_sort(&m->ranges) ? 0 : sp_err_nomem(err);
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x < y ? -1 : x > y;
 }
 
-bool sp_jitmap_find(const struct sp_jitmap *m, uint64_t avma, struct sp_jit_found *out)
+/* The times of code that shares addresses with other code. */
+static bool find_changes(struct sp_jitmap *m)
+{
+	const struct sp_ranges *r = &m->ranges;
+	m->n_changes = 0;
+	for (size_t i = 0; i < r->n; i++) {
+		uint64_t from_ns = m->entries[r->v[i].id].from_ns;
+		bool below = i > 0 && r->v[i - 1].max_hi > r->v[i].lo;
+		bool above = i + 1 < r->n && r->v[i].hi > r->v[i + 1].lo;
+		if (!from_ns || (!below && !above))
+			continue;
+		uint64_t *slot = SP_PUSH(&m->changes, &m->n_changes, &m->changes_cap);
+		if (!slot)
+			return false;
+		*slot = from_ns;
+	}
+	if (m->n_changes)
+		qsort(m->changes, m->n_changes, sizeof *m->changes, by_time);
+	return true;
+}
+
+int sp_jitmap_sort(struct sp_jitmap *m, struct sp_err *err)
+{
+	return sp_ranges_sort(&m->ranges) && find_changes(m) ? 0 : sp_err_nomem(err);
+}
+
+void sp_jitmap_forget_times(struct sp_jitmap *m)
+{
+	for (size_t i = 0; i < m->n_entries; i++)
+		m->entries[i].from_ns = 0;
+}
+
+uint32_t sp_jitmap_epoch(const struct sp_jitmap *m, uint64_t time_ns)
+{
+	size_t lo = 0, hi = m->n_changes;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (m->changes[mid] <= time_ns)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return (uint32_t)lo;
+}
+
+/* Whether an entry of time a is the better one for that time than one of time b, which was found
+ * before it. */
+static bool is_better(uint64_t a, uint64_t b, uint64_t time_ns)
+{
+	if (a <= time_ns)
+		return b > time_ns || a > b;
+	return b > time_ns && a < b;
+}
+
+bool sp_jitmap_find(const struct sp_jitmap *m, uint64_t avma, uint64_t time_ns,
+		    struct sp_jit_found *out)
 {
 	struct sp_ranges_at i = sp_ranges_at(&m->ranges, avma);
-	const struct sp_range *r = sp_ranges_next(&i);
+	const struct sp_range *r = sp_ranges_next(&i), *next;
 	if (!r)
 		return false;
+	while (m->n_changes && (next = sp_ranges_next(&i)) != NULL)
+		if (is_better(m->entries[next->id].from_ns, m->entries[r->id].from_ns, time_ns))
+			r = next;
 	const struct sp_jit_entry *e = &m->entries[r->id];
-	*out = (struct sp_jit_found){.name = e->name, .start = r->lo};
+	*out = (struct sp_jit_found){.name = e->name, .entry = r->id, .start = r->lo};
 	/* The lines of a function are few, and in no sure order. */
 	uint64_t best = 0;
 	for (uint32_t k = 0; k < e->n_lines; k++) {

@@ -4,7 +4,10 @@
  * Perf map, a line: start, length (hexadecimal, 0x or not), name up to the end of the line.
  * Separators are blanks and tabs. Lines that are no entry are skipped: no name, length 0, a length
  * that wraps, digits that are none. An address belongs to the entry with the highest start that
- * holds it; of equal starts the last one counts. Names may be any bytes. */
+ * holds it; of equal starts the last one counts. Names may be any bytes.
+ *
+ * A jitdump's records bear times (CLOCK_MONOTONIC, or the processor's counter when the header's
+ * flag says so: those are not used). */
 #ifndef SP_SYM_JITMAP_H
 #define SP_SYM_JITMAP_H
 
@@ -26,8 +29,11 @@ struct sp_jitmap {
 	struct sp_jit_entry {
 		const char *name; /* NUL-terminated, in the map's pool; valid UTF-8 */
 		uint32_t first_line, n_lines;
+		uint64_t from_ns; /* when the code was there; 0 = always */
 	} * entries; /* owned */
 	size_t n_entries, entries_cap;
+	uint64_t *changes; /* owned: sorted times after which an address may have another name */
+	size_t n_changes, changes_cap;
 	struct sp_jit_line *lines; /* owned */
 	size_t n_lines, lines_cap;
 	struct sp_strpool pool;
@@ -44,11 +50,19 @@ int sp_jitmap_sort(struct sp_jitmap *m, struct sp_err *err);
 
 struct sp_jit_found {
 	const char *name;
+	uint32_t entry;
 	uint64_t start;
 	const char *file; /* of a jitdump with lines, or NULL */
 	uint32_t line;
 };
-bool sp_jitmap_find(const struct sp_jitmap *m, uint64_t avma, struct sp_jit_found *out);
+/* Of code that replaced other code at the same address, what was there at that time: what was
+ * loaded last before it, or, before everything, first. UINT64_MAX: what was loaded last of all. */
+bool sp_jitmap_find(const struct sp_jitmap *m, uint64_t avma, uint64_t time_ns,
+		    struct sp_jit_found *out);
+/* How many of the changes had happened: between two of them all names stay. */
+uint32_t sp_jitmap_epoch(const struct sp_jitmap *m, uint64_t time_ns);
+/* Times say nothing: they are of another clock than the samples. */
+void sp_jitmap_forget_times(struct sp_jitmap *m);
 
 /* CPython's names: "py::FUNCTION:FILE". True and the parts when name is one; *file_len is 0 when no
  * file is said. A line number behind the file is left out. */

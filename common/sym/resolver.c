@@ -14,6 +14,7 @@
 
 #define QUEUED (SP_NOT_FOUND - 1) /* in known: added, not resolved yet */
 #define MAX_WORKERS 64
+#define VARIANT (UINT64_C(1) << 63) /* in keys, where processes have 31 bits */
 
 /* What is known of a frame without looking anywhere. */
 enum kind { KIND_TRUNCATED, KIND_KERNEL, KIND_FILE, KIND_JIT };
@@ -160,6 +161,7 @@ void sp_resolver_free(struct sp_resolver *r)
 	res_jit_refresh(r);
 	free(r->jits);
 	sp_map64_deinit(&r->jit_of);
+	sp_map64_deinit(&r->dumped);
 	sp_kallsyms_deinit(&r->kallsyms);
 	free(r->kernel_addresses);
 	free(r->asks);
@@ -193,13 +195,24 @@ static enum kind kind_of(const struct sp_resolver *r, const struct sp_spool_fram
 	return has_file ? KIND_FILE : KIND_JIT;
 }
 
-/* Files are the same for all processes; code made at run time is each process's own. */
-static uint64_t key_of(const struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f)
+bool sp_resolver_is_own(const struct sp_resolver *r, const struct sp_spool_frame *f)
 {
 	enum kind kind = kind_of(r, f);
-	bool own = kind == KIND_JIT ||
-		   (kind == KIND_FILE && r->is_code[f->module] & RES_CODE_MEMFD);
-	return (own ? (uint64_t)(uint32_t)pid << 32 : 0) | f->frame_id;
+	return kind == KIND_JIT ||
+	       (kind == KIND_FILE && r->is_code[f->module] & RES_CODE_MEMFD);
+}
+
+/* Files are the same for all processes; code made at run time is each process's own, and may be
+ * another one at another time. */
+static uint64_t key_of(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+		       uint64_t time_ns)
+{
+	uint32_t variant;
+	if (!sp_resolver_is_own(r, f))
+		return f->frame_id;
+	if (sp_resolver_variant(r, pid, f, time_ns, &variant))
+		return VARIANT | variant;
+	return (uint64_t)((uint32_t)pid & INT32_MAX) << 32 | f->frame_id;
 }
 
 /* The resolver's own copy of a string that may go away. */
@@ -290,14 +303,14 @@ static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_fou
 }
 
 /* A frame outside of files: 1 and *out, or 0 when no map of the process has it. */
-static int find_jit(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
-		    const char *module, struct sp_names **out, struct sp_err *err)
+static int find_jit(struct sp_resolver *r, const struct res_ask *a, const char *module,
+		    struct sp_names **out, struct sp_err *err)
 {
 	struct sp_jit_found found;
-	int rc = res_jit_find(r, pid, f->abs_ip, &found, err);
+	int rc = res_jit_find(r, a->pid, a->frame.abs_ip, a->time_ns, &found, err);
 	if (rc <= 0)
 		return rc;
-	*out = jit_names(r, &found, f->abs_ip, module);
+	*out = jit_names(r, &found, a->frame.abs_ip, module);
 	return *out ? 1 : sp_err_nomem(err);
 }
 
@@ -338,7 +351,7 @@ static int finish_file(struct sp_resolver *r, const struct res_ask *a, bool agai
 	const struct sp_spool_module *m = module_of(r, &a->frame);
 	bool named = a->n_levels && a->levels[a->n_levels - 1].function;
 	if (!named && m && is_memfd(m->path)) {
-		int rc = find_jit(r, a->pid, &a->frame, f->base, out, err);
+		int rc = find_jit(r, a, f->base, out, err);
 		if (rc != 0)
 			return rc;
 	}
@@ -394,7 +407,7 @@ static int answer(struct sp_resolver *r, const struct res_ask *a, bool again,
 		rc = finish_file(r, a, again, out, err);
 		break;
 	case KIND_JIT:
-		rc = find_jit(r, a->pid, &a->frame, base, out, err);
+		rc = find_jit(r, a, base, out, err);
 		if (rc == 0 && !again)
 			*out = one_name(r, "[unknown]", base, SP_ORIGIN_ADDRESS);
 		break;
@@ -416,30 +429,37 @@ static int finish(struct sp_resolver *r, const struct res_ask *a, struct sp_err 
 	return 0;
 }
 
-static struct res_ask make_ask(const struct sp_resolver *r, int32_t pid,
-			       const struct sp_spool_frame *f)
+static struct res_ask make_ask(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+			       uint64_t time_ns, uint64_t key)
 {
-	struct res_ask a = {.key = key_of(r, pid, f), .frame = *f, .pid = pid, .file = UINT32_MAX};
+	struct res_ask a = {
+		.key = key, .frame = *f, .pid = pid, .file = UINT32_MAX, .time_ns = time_ns};
 	if (kind_of(r, f) == KIND_FILE)
 		a.file = r->file_of[f->module];
 	return a;
 }
 
-int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frame,
-		    struct sp_err *err)
+int sp_resolver_add_at(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frame,
+		       uint64_t time_ns, struct sp_err *err)
 {
 	struct sp_spool_frame f = *frame;
 	int rc = res_frame_fix(r, pid, &f, err);
 	if (rc < 0)
 		return rc;
-	uint64_t key = key_of(r, pid, &f);
+	uint64_t key = key_of(r, pid, &f, time_ns);
 	if (sp_map64_get(&r->known, key) != SP_NOT_FOUND)
 		return 0;
 	struct res_ask *a = SP_PUSH(&r->asks, &r->n_asks, &r->asks_cap);
 	if (!a || !sp_map64_put(&r->known, key, QUEUED))
 		return sp_err_nomem(err);
-	*a = make_ask(r, pid, &f);
+	*a = make_ask(r, pid, &f, time_ns, key);
 	return 0;
+}
+
+int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frame,
+		    struct sp_err *err)
+{
+	return sp_resolver_add_at(r, pid, frame, UINT64_MAX, err);
 }
 
 /* What the workers share: files in an order, the next one to take. */
@@ -589,19 +609,17 @@ int sp_resolver_run(struct sp_resolver *r, struct sp_err *err)
 }
 
 /* On the spot: an address that is new, or (at is its result) one that had no name. */
-static int ask_now(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f, uint32_t at,
-		   struct sp_err *err)
+static int ask_now(struct sp_resolver *r, struct res_ask *a, uint32_t at, struct sp_err *err)
 {
-	struct res_ask a = make_ask(r, pid, f);
-	int rc = res_native_ask(r, &a, err);
+	int rc = res_native_ask(r, a, err);
 	if (rc < 0)
 		return rc;
-	if (!a.is_done && a.file != UINT32_MAX && res_file_ask(r, &r->files[a.file], &a, err) < 0)
-		a.n_levels = 0;
+	if (!a->is_done && a->file != UINT32_MAX && res_file_ask(r, &r->files[a->file], a, err) < 0)
+		a->n_levels = 0;
 	if (at == SP_NOT_FOUND)
-		return finish(r, &a, err);
+		return finish(r, a, err);
 	struct sp_names *names = NULL;
-	rc = answer(r, &a, true, &names, err);
+	rc = answer(r, a, true, &names, err);
 	if (names)
 		r->results[at] = names;
 	r->stale[at] = 0;
@@ -609,17 +627,17 @@ static int ask_now(struct sp_resolver *r, int32_t pid, const struct sp_spool_fra
 }
 
 const struct sp_names *sp_resolver_get(struct sp_resolver *r, int32_t pid,
-				       const struct sp_spool_frame *f)
+				       const struct sp_spool_frame *f, uint64_t time_ns)
 {
-	uint64_t key = key_of(r, pid, f);
+	uint64_t key = key_of(r, pid, f, time_ns);
 	uint32_t at = sp_map64_get(&r->known, key);
 	struct sp_err err;
-	if (at == SP_NOT_FOUND || at == QUEUED) {
-		if (ask_now(r, pid, f, SP_NOT_FOUND, &err) < 0)
+	bool is_new = at == SP_NOT_FOUND || at == QUEUED;
+	if (is_new || (at < r->n_stale && r->stale[at])) {
+		struct res_ask a = make_ask(r, pid, f, time_ns, key);
+		if (ask_now(r, &a, is_new ? SP_NOT_FOUND : at, &err) < 0)
 			return NULL;
 		at = sp_map64_get(&r->known, key);
-	} else if (at < r->n_stale && r->stale[at] && ask_now(r, pid, f, at, &err) < 0) {
-		return NULL;
 	}
 	return r->results[at];
 }

@@ -32,8 +32,19 @@ struct sp_names {
 	uint64_t function_offset; /* of the address in the function */
 };
 
-/* Resolves on the spot what was not added before. NULL when memory ends. */
+/* Resolves on the spot what was not added before. NULL when memory ends. time_ns: of a sample, for
+ * code of JITs that replaced other code (where a jitdump tells); UINT64_MAX: what was there last. */
 const struct sp_names *sp_resolver_get(struct sp_resolver *r, int32_t pid,
-				       const struct sp_spool_frame *f);
+				       const struct sp_spool_frame *f, uint64_t time_ns);
+int sp_resolver_add_at(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frame,
+		       uint64_t time_ns, struct sp_err *err);
+/* Whether the name of a user frame is its process's own: code in no file. */
+bool sp_resolver_is_own(const struct sp_resolver *r, const struct sp_spool_frame *f);
+/* Where names of the process's own code depend on the time: true, and a number for this name of this
+ * frame. */
+bool sp_resolver_variant(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+			 uint64_t time_ns, uint32_t *out);
+/* A number that changes when names of the process's own code may change; 0 while none does. */
+uint32_t sp_resolver_epoch(struct sp_resolver *r, int32_t pid, uint64_t time_ns);
 
 #endif

@@ -106,18 +106,23 @@ static uint64_t frame_key(int32_t pid, const struct sp_spool_frame *f)
 
 /* The frame of a process, made when it is asked first, or when it may have got a name since. Its
  * index, or SP_NOT_FOUND when memory ends. */
-static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f)
+static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+			   uint64_t time_ns)
 {
+	/* Where names depend on the time there may be several of an address. */
+	const struct sp_names *names = NULL;
+	if (res_jit_has_times(r, pid) && !(names = sp_resolver_get(r, pid, f, time_ns)))
+		return SP_NOT_FOUND;
 	uint64_t key = frame_key(pid, f);
 	uint32_t first = sp_map64_get(&r->frame_of, key), at = first;
 	while (at != SP_NOT_FOUND && (r->frames[at].pid != pid ||
 				      r->frames[at].frame_id != f->frame_id ||
-				      r->frames[at].abs_ip != f->abs_ip))
+				      r->frames[at].abs_ip != f->abs_ip ||
+				      (names && r->frames[at].names != names)))
 		at = r->frames[at].next;
 	if (at != SP_NOT_FOUND && r->frames[at].round == r->frames_round)
 		return at;
-	const struct sp_names *names = sp_resolver_get(r, pid, f);
-	if (!names)
+	if (!names && !(names = sp_resolver_get(r, pid, f, time_ns)))
 		return SP_NOT_FOUND;
 	if (at == SP_NOT_FOUND) {
 		struct res_shown *s = SP_PUSH(&r->frames, &r->n_frames, &r->frames_cap);
@@ -138,7 +143,7 @@ static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_s
 
 /* The frames of a stack, to the end of stack_frames. */
 static int add_frames(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frames,
-		      size_t n, uint32_t *n_levels, struct sp_err *err)
+		      size_t n, uint64_t time_ns, uint32_t *n_levels, struct sp_err *err)
 {
 	*n_levels = 0;
 	if (n > UINT32_MAX / 2 || !sp_grow(&r->stack_frames, &r->stack_frames_cap,
@@ -149,7 +154,7 @@ static int add_frames(struct sp_resolver *r, int32_t pid, const struct sp_spool_
 		int rc = res_frame_fix(r, pid, &f, err);
 		if (rc < 0)
 			return rc;
-		uint32_t at = find_frame(r, pid, &f);
+		uint32_t at = find_frame(r, pid, &f, time_ns);
 		if (at == SP_NOT_FOUND)
 			return sp_err_nomem(err);
 		r->stack_frames[r->n_stack_frames + i] = at;
@@ -179,8 +184,7 @@ int sp_resolver_frames(struct sp_resolver *r, int32_t pid, uint64_t time_ns,
 		       const struct sp_resolved_frame *const **out, struct sp_err *err)
 {
 	uint32_t n_levels;
-	(void)time_ns;
-	int rc = add_frames(r, pid, frames, n, &n_levels, err);
+	int rc = add_frames(r, pid, frames, n, time_ns ? time_ns : UINT64_MAX, &n_levels, err);
 	return rc < 0 ? rc : give(r, r->stack_frames + r->n_stack_frames, n, n_levels, out, err);
 }
 
@@ -202,10 +206,10 @@ static int add_stack(struct sp_resolver *r, const struct sp_spool_sample *sample
 	size_t n = sp_spool_sample_frames(r->spool, sample, &frames);
 	uint32_t n_levels, first = sp_map64_get(&r->stack_of, key);
 	size_t at = r->n_stack_frames;
-	int rc = add_frames(r, pid, frames, n, &n_levels, err);
+	int rc = add_frames(r, pid, frames, n, sample->time_ns, &n_levels, err);
 	if (rc < 0)
 		return rc;
-	if (max != SP_NONE && at + n < UINT32_MAX) {
+	if (max != SP_NONE && !res_jit_has_times(r, pid) && at + n < UINT32_MAX) {
 		struct res_stack *s = SP_PUSH(&r->stacks, &r->n_stacks, &r->stacks_cap);
 		if (!s || !sp_map64_put(&r->stack_of, key, (uint32_t)r->n_stacks - 1))
 			return sp_err_nomem(err);

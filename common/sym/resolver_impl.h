@@ -22,6 +22,7 @@ struct res_ask {
 	uint32_t n_levels;
 	uint32_t file; /* index in files */
 	int32_t pid;
+	uint64_t time_ns; /* for code that was replaced */
 	bool is_done; /* an external symbolizer has answered */
 };
 
@@ -58,6 +59,7 @@ struct res_group {
 struct res_jit {
 	int32_t pid;
 	struct sp_jitmap map;
+	struct sp_map64 variants; /* number of a frame and entry: number among all variants */
 };
 
 /* What a list of modules has in place of a spool: copies. */
@@ -111,6 +113,9 @@ struct sp_resolver {
 	struct res_jit **jits; /* owned */
 	size_t n_jits, jits_cap;
 	struct sp_map64 jit_of; /* pid: index in jits */
+	struct sp_map64 dumped; /* pids that have a jitdump */
+	bool dumped_known;
+	uint32_t n_variants;
 	struct sp_kallsyms kallsyms;
 	bool kallsyms_read, kallsyms_all;
 	char kernel_problem[200];
@@ -228,8 +233,10 @@ int res_native_ask(struct sp_resolver *r, struct res_ask *a, struct sp_err *err)
 void res_native_deinit(struct sp_resolver *r);
 
 /* resolver_jit.c: what the process's perf map or jitdump says. */
-int res_jit_find(struct sp_resolver *r, int32_t pid, uint64_t avma, struct sp_jit_found *out,
-		 struct sp_err *err);
+int res_jit_find(struct sp_resolver *r, int32_t pid, uint64_t avma, uint64_t time_ns,
+		 struct sp_jit_found *out, struct sp_err *err);
+/* Whether names of the process's code depend on the time. */
+bool res_jit_has_times(struct sp_resolver *r, int32_t pid);
 /* Whether /proc/pid is the process of the recording. */
 bool res_is_live(const struct sp_resolver *r, int32_t pid);
 

@@ -299,37 +299,101 @@ static int open_jit(struct sp_resolver *r, struct res_jit *j, struct sp_err *err
 		rc = add_jitdumps(r, j, err);
 	if (rc >= 0 && !j->map.n_entries && allowed)
 		rc = add_perf_maps(r, j, err);
+	/* Where the samples' clock is not said, or that of several boots, it may be any. */
+	if (!res_info(r)->clock_ns || (r->spool && sp_spool_n_origins(r->spool) > 1))
+		sp_jitmap_forget_times(&j->map);
 	return rc < 0 ? rc : sp_jitmap_sort(&j->map, err);
 }
 
-int res_jit_find(struct sp_resolver *r, int32_t pid, uint64_t avma, struct sp_jit_found *out,
-		 struct sp_err *err)
+static struct res_jit *jit_of(struct sp_resolver *r, int32_t pid, struct sp_err *err)
 {
 	uint32_t at = sp_map64_get(&r->jit_of, (uint32_t)pid);
-	if (at == SP_NOT_FOUND) {
-		struct res_jit *j = calloc(1, sizeof *j);
-		struct res_jit **slot = j ? SP_PUSH(&r->jits, &r->n_jits, &r->jits_cap) : NULL;
-		at = (uint32_t)r->n_jits - 1;
-		if (!slot || !sp_map64_put(&r->jit_of, (uint32_t)pid, at)) {
-			r->n_jits -= slot != NULL;
-			free(j);
-			return sp_err_nomem(err);
-		}
-		j->pid = pid;
-		*slot = j;
-		int rc = open_jit(r, j, err);
-		if (rc < 0)
-			return rc;
+	if (at != SP_NOT_FOUND)
+		return r->jits[at];
+	struct res_jit *j = calloc(1, sizeof *j);
+	struct res_jit **slot = j ? SP_PUSH(&r->jits, &r->n_jits, &r->jits_cap) : NULL;
+	if (!slot || !sp_map64_put(&r->jit_of, (uint32_t)pid, (uint32_t)r->n_jits - 1)) {
+		r->n_jits -= slot != NULL;
+		free(j);
+		sp_err_nomem(err);
+		return NULL;
 	}
-	return sp_jitmap_find(&r->jits[at]->map, avma, out);
+	j->pid = pid;
+	*slot = j;
+	return open_jit(r, j, err) < 0 ? NULL : j;
+}
+
+int res_jit_find(struct sp_resolver *r, int32_t pid, uint64_t avma, uint64_t time_ns,
+		 struct sp_jit_found *out, struct sp_err *err)
+{
+	const struct res_jit *j = jit_of(r, pid, err);
+	return j ? sp_jitmap_find(&j->map, avma, time_ns, out) : SP_ERR_NOMEM;
+}
+
+/* Most recordings have no jitdump: they are asked for once, all processes together. */
+static void find_dumps(struct sp_resolver *r)
+{
+	r->dumped_known = true;
+	for (size_t i = 0; i < res_n_objects(r); i++) {
+		const struct sp_spool_object *o = res_object(r, i);
+		if (o->kind == OBJECT_JITDUMP)
+			sp_map64_put(&r->dumped, (uint32_t)o->pid, 1);
+	}
+	for (uint32_t i = 0; i < res_n_modules(r); i++) {
+		const struct sp_spool_module *m = res_module(r, i);
+		size_t len = 0;
+		const char *name = m->path ? sp_path_to_name(m->path, &len) : "";
+		if (len > 9 && !memcmp(name, "jit-", 4) && !memcmp(name + len - 5, ".dump", 5))
+			sp_map64_put(&r->dumped, (uint32_t)m->pid, 1);
+	}
+}
+
+bool res_jit_has_times(struct sp_resolver *r, int32_t pid)
+{
+	if (!r->dumped_known)
+		find_dumps(r);
+	if (sp_map64_get(&r->dumped, (uint32_t)pid) == SP_NOT_FOUND)
+		return false;
+	const struct res_jit *j = jit_of(r, pid, NULL);
+	return j && j->map.n_changes;
+}
+
+uint32_t sp_resolver_epoch(struct sp_resolver *r, int32_t pid, uint64_t time_ns)
+{
+	if (!res_jit_has_times(r, pid))
+		return 0;
+	return sp_jitmap_epoch(&jit_of(r, pid, NULL)->map, time_ns);
+}
+
+bool sp_resolver_variant(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
+			 uint64_t time_ns, uint32_t *out)
+{
+	struct sp_jit_found found = {.entry = SP_NONE};
+	struct res_jit *j = res_jit_has_times(r, pid) ? jit_of(r, pid, NULL) : NULL;
+	if (!j)
+		return false;
+	sp_jitmap_find(&j->map, f->abs_ip, time_ns, &found);
+	uint64_t which = (uint64_t)f->frame_id << 32 | found.entry;
+	uint32_t n = sp_map64_get(&j->variants, which);
+	if (n == SP_NOT_FOUND) {
+		n = r->n_variants;
+		if (!sp_map64_put(&j->variants, which, n))
+			return false;
+		r->n_variants++;
+	}
+	*out = n;
+	return true;
 }
 
 void res_jit_refresh(struct sp_resolver *r)
 {
 	for (size_t i = 0; i < r->n_jits; i++) {
 		sp_jitmap_deinit(&r->jits[i]->map);
+		sp_map64_deinit(&r->jits[i]->variants);
 		free(r->jits[i]);
 	}
 	r->n_jits = 0;
 	sp_map64_clear(&r->jit_of);
+	sp_map64_clear(&r->dumped);
+	r->dumped_known = false;
 }

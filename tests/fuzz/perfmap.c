@@ -15,9 +15,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct sp_jit_found found;
 		const char *function, *file;
 		size_t function_len, file_len;
-		/* The first address of an entry belongs to it or to one that begins there too. */
-		if (!sp_jitmap_find(&m, m.ranges.v[i].lo, &found) ||
-		    found.start != m.ranges.v[i].lo)
+		uint64_t lo = m.ranges.v[i].lo;
+		/* The first address of an entry belongs to it or to one that begins there too; where
+		 * there are times, to any that holds it. */
+		if (!sp_jitmap_find(&m, lo, UINT64_MAX, &found) || found.start > lo ||
+		    (!m.n_changes && found.start != lo))
+			abort();
+		if (!sp_jitmap_find(&m, lo, m.entries[m.ranges.v[i].id].from_ns, &found) ||
+		    sp_jitmap_epoch(&m, 0) > sp_jitmap_epoch(&m, UINT64_MAX))
 			abort();
 		sp_python_name(found.name, &function, &function_len, &file, &file_len);
 	}

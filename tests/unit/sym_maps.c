@@ -12,7 +12,7 @@
 static const char *map_name(struct sp_jitmap *m, uint64_t avma)
 {
 	struct sp_jit_found found;
-	return sp_jitmap_find(m, avma, &found) ? found.name : NULL;
+	return sp_jitmap_find(m, avma, UINT64_MAX, &found) ? found.name : NULL;
 }
 
 static void test_perf_map(void)
@@ -71,6 +71,60 @@ static void test_perf_map(void)
 		tap_str(map_name(&m, want[i].avma), want[i].name, want[i].why);
 	sp_jitmap_deinit(&m);
 	tap_eq((uint64_t)sp_jitmap_add_perf_map(&m, NULL, 0, NULL), 0, "an empty map is a map");
+	sp_jitmap_deinit(&m);
+}
+
+/* Lines as the runtimes write them. */
+static void test_runtimes(void)
+{
+	static const char text[] =
+		/* node 20 and 24, --perf-basic-prof */
+		"7f6caafc6f00 2c8 JS:*leafJs /t/spin.js:1:16\n"
+		"7f6caafc7200 40 JS:+'leafJs /t/spin.js:1:16\n"
+		"7f6caafc7300 20 Builtin:InterpreterEntryTrampoline\n"
+		/* CPython 3.12, -X perf */
+		"7fcc42fcd7c7 b py::leaf_py:/t/spin.py\n"
+		/* OpenJDK 17, -XX:+DumpPerfMapAtExit or jcmd Compiler.perfmap */
+		"0x00007faa1cecc4a0 0x0000000000000358 long Spin.leafJ(int)\n"
+		"0x00007faa1cb00000 0x0000000000000100 StubRoutines (1)\n"
+		/* Erlang/OTP 25, +JPperf true */
+		"0x7f29d99c0d20 f8 $spin:leaf/2\n"
+		"0x7f29d99c0e20 10 $global::call_light_bif_shared\n"
+		/* PHP 8.2, opcache.jit_debug=0x10 */
+		"55b550600a30 7b TRACE-1$leaf_php$1\n"
+		/* mono 6.8, --jitmap */
+		"410277f0 8b Spin:LeafM (int)\n"
+		"41027780 200 (wrapper runtime-invoke) <Module>:runtime_invoke_void_object "
+		"(object,intptr,intptr,intptr)\n"
+		/* wasmtime 50, profiler=\"perfmap\" */
+		"0x7fb1e2698000 2a leaf_wasm\n";
+	static const struct {
+		uint64_t avma;
+		const char *name;
+	} want[] = {
+		{0x7f6caafc6f10, "JS:*leafJs /t/spin.js:1:16"},
+		{0x7f6caafc7210, "JS:+'leafJs /t/spin.js:1:16"},
+		{0x7f6caafc7300, "Builtin:InterpreterEntryTrampoline"},
+		{0x7fcc42fcd7d1, "py::leaf_py:/t/spin.py"},
+		{0x7faa1cecc4a0 + 0x357, "long Spin.leafJ(int)"},
+		{0x7faa1cb00010, "StubRoutines (1)"},
+		{0x7f29d99c0d20, "$spin:leaf/2"},
+		{0x7f29d99c0e2f, "$global::call_light_bif_shared"},
+		{0x55b550600aaa, "TRACE-1$leaf_php$1"},
+		{0x410277f0, "Spin:LeafM (int)"},
+		{0x41027781, "(wrapper runtime-invoke) <Module>:runtime_invoke_void_object "
+			     "(object,intptr,intptr,intptr)"},
+		{0x4102787b, "(wrapper runtime-invoke) <Module>:runtime_invoke_void_object "
+			     "(object,intptr,intptr,intptr)"},
+		{0x7fb1e2698029, "leaf_wasm"},
+		{0x7fb1e269802a, NULL},
+	};
+	struct sp_jitmap m = {0};
+	sp_jitmap_add_perf_map(&m, text, sizeof text - 1, NULL);
+	sp_jitmap_sort(&m, NULL);
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+		tap_str(map_name(&m, want[i].avma), want[i].name,
+			want[i].name ? want[i].name : "behind the last entry");
 	sp_jitmap_deinit(&m);
 }
 
@@ -165,7 +219,7 @@ static void test_jitdump(void)
 	struct sp_jit_found found = {0};
 	tap_eq((uint64_t)sp_jitmap_add_jitdump(&m, b.data, b.len, NULL), 0, "a jitdump is read");
 	sp_jitmap_sort(&m, NULL);
-	tap_ok(sp_jitmap_find(&m, 0x5015, &found), "its code is found");
+	tap_ok(sp_jitmap_find(&m, 0x5015, UINT64_MAX, &found), "its code is found");
 	tap_str(found.name, "jit", "by its name");
 	tap_str(found.file, "a.js", "with the file of the line before");
 	tap_eq(found.line, 11, "and its line");
@@ -184,6 +238,67 @@ static void test_jitdump(void)
 	       "other files are refused");
 	sp_jitmap_deinit(&m);
 	sp_buf_deinit(&b);
+}
+
+static void put_load(struct sp_buf *b, uint64_t time_ns, uint64_t start, uint64_t size,
+		     const char *name)
+{
+	sp_buf_u32(b, 0);
+	sp_buf_u32(b, (uint32_t)(16 + 40 + strlen(name) + 1));
+	sp_buf_u64(b, time_ns);
+	sp_buf_u64(b, 0);
+	sp_buf_u64(b, start);
+	sp_buf_u64(b, start);
+	sp_buf_u64(b, size);
+	sp_buf_u64(b, 0);
+	sp_buf_add(b, name, strlen(name) + 1);
+}
+
+static const char *name_at(const struct sp_jitmap *m, uint64_t avma, uint64_t time_ns)
+{
+	struct sp_jit_found found;
+	return sp_jitmap_find(m, avma, time_ns, &found) ? found.name : NULL;
+}
+
+/* Code that replaces other code has its name from then on. */
+static void test_jitdump_times(void)
+{
+	for (uint64_t flags = 0; flags < 2; flags++) {
+		struct sp_buf b = {0};
+		struct sp_jitmap m = {0};
+		sp_buf_u32(&b, 0x4a695444);
+		sp_buf_u32(&b, 1);
+		sp_buf_u32(&b, 40);
+		for (int i = 0; i < 5; i++)
+			sp_buf_u32(&b, 0);
+		sp_buf_u64(&b, flags); /* 1: the times are the processor's counter */
+		put_load(&b, 100, 0x5000, 0x100, "first");
+		put_load(&b, 150, 0x9000, 0x100, "alone");
+		put_load(&b, 200, 0x5000, 0x80, "second");
+		put_load(&b, 300, 0x4f00, 0x200, "third");
+		sp_jitmap_add_jitdump(&m, b.data, b.len, NULL);
+		sp_jitmap_sort(&m, NULL);
+		if (flags) {
+			tap_str(name_at(&m, 0x5010, 150), "second",
+				"times of another clock are not used");
+			tap_eq(sp_jitmap_epoch(&m, UINT64_MAX), 0, "and nothing changes");
+		} else {
+			tap_str(name_at(&m, 0x5010, 150), "first", "code has the name of its time");
+			tap_str(name_at(&m, 0x5010, 200), "second", "from when it was replaced");
+			tap_str(name_at(&m, 0x5090, 250), "first", "where it was replaced");
+			tap_str(name_at(&m, 0x5010, 1000), "third", "by code that begins before it");
+			tap_str(name_at(&m, 0x5010, UINT64_MAX), "third", "the last one, without time");
+			tap_str(name_at(&m, 0x5010, 50), "first", "before all, the first one");
+			tap_str(name_at(&m, 0x9010, 50), "alone", "code that nothing replaced");
+			tap_eq(sp_jitmap_epoch(&m, 199), 1, "one change before the second");
+			tap_eq(sp_jitmap_epoch(&m, UINT64_MAX), 3, "three in all");
+			sp_jitmap_forget_times(&m);
+			sp_jitmap_sort(&m, NULL);
+			tap_eq(sp_jitmap_epoch(&m, UINT64_MAX), 0, "none when times say nothing");
+		}
+		sp_jitmap_deinit(&m);
+		sp_buf_deinit(&b);
+	}
 }
 
 static const char *kernel_name(const char *text, uint64_t addr, uint64_t *start,
@@ -370,8 +485,10 @@ static void test_demangle(void)
 int main(void)
 {
 	test_perf_map();
+	test_runtimes();
 	test_python_names();
 	test_jitdump();
+	test_jitdump_times();
 	test_kallsyms();
 	test_kallsyms_sorted();
 	test_demangle();

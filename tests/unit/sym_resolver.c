@@ -29,7 +29,7 @@ static void names_of(const char *path, const struct sp_resolver_options *o, stru
 		sp_resolver_add(r, PID, &f[i], &err);
 	sp_resolver_run(r, &err);
 	for (size_t i = 0; i < n; i++) {
-		const struct sp_names *names = sp_resolver_get(r, PID, &f[i]);
+		const struct sp_names *names = sp_resolver_get(r, PID, &f[i], UINT64_MAX);
 		for (uint32_t k = 0; k < names->n_levels; k++) {
 			const struct sp_name *l = &names->levels[k];
 			const char *slash = l->file ? strrchr(l->file, '/') : NULL;
