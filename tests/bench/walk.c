@@ -397,6 +397,7 @@ static void open_module(const char *path)
 
 int main(int argc, char **argv)
 {
+	sp_map_guard(); /* map files, as the tools do */
 	if (argc == 4 && !strcmp(argv[1], "--dump")) {
 		struct load l = {0};
 		load(&l, argv[3]);
