@@ -151,10 +151,22 @@ static inline unsigned cfi_ra_slot(const struct cfi_cie *cie)
 	return cie->ra_reg < CFI_REGS ? cie->ra_reg : CFI_REGS;
 }
 
-/* The row in force at pc (begin <= pc < end). fp_reg: the frame pointer's DWARF number. False: the
- * program is malformed, or uses what nobody knows. ~30-60 ns. */
+/* Where a long program can be taken up: interpreters and parsers have functions of 20,000 bytes of
+ * program, which would be 10 us of interpreting for each address at their end. */
+struct cfi_marks {
+	struct cfi_mark *v; /* owned; by location */
+	size_t n;
+};
+#define CFI_MARKS_FROM 256u /* bytes of program from which marks are worth it */
+
+/* fde->cie must have its small_row. False when memory ends. */
+bool cfi_marks_make(const struct cfi_fde *fde, uint32_t fp_reg, struct cfi_marks *out);
+void cfi_marks_deinit(struct cfi_marks *m);
+
+/* The row in force at pc (begin <= pc < end). fp_reg: the frame pointer's DWARF number. marks: of
+ * this program, or NULL. False: the program is malformed, or uses what nobody knows. ~30-60 ns. */
 bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
-		   uint32_t fp_reg, struct cfi_row *out);
+		   uint32_t fp_reg, const struct cfi_marks *marks, struct cfi_row *out);
 bool cfi_row_full(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
 		  struct cfi_row *out);
 

@@ -54,10 +54,10 @@ static int segments_init(struct uw_module *m, struct sp_err *err)
 /* Whether an entry of the table leads to the FDE that it promises. */
 static bool table_proves(const struct cfi_table *t, const struct cfi_section *s)
 {
-	uint64_t begin, at;
+	struct cfi_table_entry e;
 	struct cfi_fde fde;
-	return t->n && cfi_table_find(t, UINT64_MAX, &begin, &at) && at - s->svma < s->size &&
-	       cfi_fde_parse(s, (size_t)(at - s->svma), &fde) && fde.begin == begin;
+	return t->n && cfi_table_find(t, UINT64_MAX, &e) && e.fde_svma - s->svma < s->size &&
+	       cfi_fde_parse(s, (size_t)(e.fde_svma - s->svma), &fde) && fde.begin == e.begin;
 }
 
 /* The header's table, and .eh_frame where it points: to the end of the segment, unless there is a
@@ -195,6 +195,14 @@ void uw_module_free(struct uw_module *m)
 		free(d[i].owned);
 	}
 	free(d);
+	for (unsigned i = 0; i < CFI_MARKED_BUCKETS; i++) {
+		for (struct cfi_marked *v = atomic_load(&m->marked[i]), *next; v; v = next) {
+			next = v->next;
+			cfi_marks_deinit(&v->marks);
+			free(v);
+		}
+	}
+	free(atomic_load(&m->hints));
 	free(m->eh_owned);
 	free((void *)(uintptr_t)m->code.v);
 	pthread_mutex_destroy(&m->lock);
@@ -282,6 +290,31 @@ static bool index_fde(const struct cfi_index *x, const struct cfi_section *s, ui
 	return r && cfi_fde_parse(s, r->off, fde);
 }
 
+/* Where the FDE for an address was found last, or NULL. */
+static _Atomic uint32_t *hint_of(const struct uw_module *cm, uint64_t svma)
+{
+	struct uw_module *m = lazily(cm);
+	uint64_t at = (svma - m->base_svma) >> CFI_HINT_SHIFT;
+	uint64_t n = ((m->svma_end - m->base_svma) >> CFI_HINT_SHIFT) + 1;
+	if (n > CFI_HINTS_MAX)
+		n = CFI_HINTS_MAX;
+	if (at >= n)
+		return NULL;
+	_Atomic uint32_t *v = atomic_load_explicit(&m->hints, memory_order_acquire);
+	if (v)
+		return &v[at];
+	unsigned asked = atomic_load_explicit(&m->n_asked, memory_order_relaxed);
+	atomic_store_explicit(&m->n_asked, asked + 1, memory_order_relaxed);
+	if (asked < CFI_HINTS_FROM)
+		return NULL;
+	pthread_mutex_lock(&m->lock);
+	v = atomic_load(&m->hints);
+	if (!v && (v = calloc((size_t)n, sizeof *v)))
+		atomic_store_explicit(&m->hints, v, memory_order_release);
+	pthread_mutex_unlock(&m->lock);
+	return v ? &v[at] : NULL;
+}
+
 static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
 {
 	const struct cfi_section *s = &m->eh;
@@ -290,18 +323,62 @@ static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fd
 	const struct cfi_index *x = atomic_load_explicit(&m->eh_index, memory_order_acquire);
 	if (x || !m->table.n)
 		return index_fde(x ? x : distrust(lazily(m), false), s, svma, fde);
-	uint64_t begin, at;
-	if (cfi_table_find(&m->table, svma, &begin, &at)) {
-		if (at - s->svma >= s->size || !cfi_fde_parse(s, (size_t)(at - s->svma), fde) ||
-		    fde->begin != begin)
+	_Atomic uint32_t *hint = hint_of(m, svma);
+	uint32_t guess = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
+	if (guess && cfi_fde_parse(s, guess - 1, fde) && svma >= fde->begin && svma < fde->end)
+		return true;
+	struct cfi_table_entry e;
+	if (cfi_table_find(&m->table, svma, &e)) {
+		uint64_t off = e.fde_svma - s->svma;
+		if (off >= s->size || !cfi_fde_parse(s, (size_t)off, fde) || fde->begin != e.begin)
 			return index_fde(distrust(lazily(m), false), s, svma, fde);
-		if (svma < fde->end)
+		if (svma < fde->end) {
+			if (hint && fde->end <= e.next && off < UINT32_MAX)
+				atomic_store_explicit(hint, (uint32_t)off + 1,
+						      memory_order_relaxed);
 			return true;
+		}
 	}
 	/* A gap, or a table that is unsorted or too short: looked into once a module. */
 	if (atomic_load_explicit(&m->table_checked, memory_order_acquire))
 		return false;
 	return index_fde(distrust(lazily(m), true), s, svma, fde);
+}
+
+static const struct cfi_marks *marks_in(const struct cfi_marked *v, const struct cfi_fde *fde)
+{
+	while (v && v->off != fde->off)
+		v = v->next;
+	return v ? &v->marks : NULL;
+}
+
+const struct cfi_marks *uw_module_marks(const struct uw_module *cm, const struct cfi_section *s,
+					const struct cfi_fde *fde)
+{
+	struct uw_module *m = lazily(cm);
+	_Atomic(struct cfi_marked *) *bucket = &m->marked[fde->off / 16 % CFI_MARKED_BUCKETS];
+	if (s != &m->eh)
+		return NULL;
+	struct cfi_marked *first = atomic_load_explicit(bucket, memory_order_acquire);
+	const struct cfi_marks *found = marks_in(first, fde);
+	if (found)
+		return found;
+	pthread_mutex_lock(&m->lock);
+	first = atomic_load(bucket);
+	found = marks_in(first, fde);
+	struct cfi_marked *new =
+		found || m->n_marked == CFI_MARKED_MAX ? NULL : malloc(sizeof *new);
+	if (new &&cfi_marks_make(fde, m->arch->fp, &new->marks)) {
+		new->off = fde->off;
+		new->next = first;
+		m->n_marked++;
+		found = &new->marks;
+		atomic_store_explicit(bucket, new, memory_order_release);
+	} else {
+		free(new);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return found;
 }
 
 bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,

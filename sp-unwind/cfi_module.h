@@ -16,6 +16,20 @@ struct cfi_debug {
 	struct cfi_index index;
 };
 
+/* The marks of a long program of .eh_frame, made when it is met. */
+struct cfi_marked {
+	size_t off; /* of the FDE */
+	struct cfi_marks marks;
+	struct cfi_marked *next; /* of the same bucket */
+};
+#define CFI_MARKED_BUCKETS 64u
+#define CFI_MARKED_MAX 4096u /* programs of a module; cc1plus has 1,400 that long */
+
+/* FDEs are looked for where the last one in this much code was. */
+#define CFI_HINT_SHIFT 9
+#define CFI_HINTS_MAX (UINT64_C(1) << 20)
+#define CFI_HINTS_FROM 8u /* look-ups without: most files of a process get few */
+
 /* Of the file, of its debug file. */
 #define CFI_DEBUGS 2
 
@@ -40,6 +54,12 @@ struct uw_module {
 	_Atomic(struct cfi_index *) eh_index;     /* instead of a table that can't be trusted */
 	atomic_bool table_checked;                /* a gap was met, and the table found whole */
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
+	_Atomic(struct cfi_marked *) marked[CFI_MARKED_BUCKETS];
+	unsigned n_marked;
+	/* By address: 1 + offset of an FDE of .eh_frame whose range no other one touches; 0: none.
+	 * Guesses that are checked. NULL: none yet. */
+	_Atomic(_Atomic uint32_t *) hints;
+	atomic_uint n_asked; /* before there are hints */
 };
 
 /* The FDE in force at an address and the section that holds it. False: none. */
@@ -50,6 +70,9 @@ bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_s
 bool uw_module_in_entry(const struct uw_module *m, uint64_t svma);
 /* Bytes of a read-only segment, or NULL: n at the address. */
 const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n);
+/* The marks of an FDE's program, or NULL: it is short, or not .eh_frame's. */
+const struct cfi_marks *uw_module_marks(const struct uw_module *m, const struct cfi_section *s,
+					const struct cfi_fde *fde);
 /* The .debug_frame's, CFI_DEBUGS of them, indexed; or NULL when memory ends. */
 const struct cfi_debug *uw_module_debug(const struct uw_module *m);
 

@@ -1,5 +1,7 @@
 /* The interpreter of call frame programs. One body, compiled twice: with all registers, and with
  * the two that most frames need, whose rows are small enough to copy for nothing. */
+#include <stdlib.h>
+
 #include "base/le.h"
 #include "cfi.h"
 
@@ -480,17 +482,32 @@ INLINE bool brief_cfa(struct brief *b, uint8_t op, const uint8_t **p, const uint
 	}
 }
 
-/* False: the program has something else, or is malformed; nothing was changed. */
-static bool row_brief(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, struct cfi_row *out)
+/* A place in a program, between two instructions, and what holds there. */
+struct cfi_mark {
+	struct brief now, saved; /* saved: when depth is 1 */
+	uint64_t loc;            /* from the function's begin */
+	uint32_t ops_off, depth;
+};
+
+#define MARK_BYTES 128u /* of a program, from one mark to the next */
+
+/* From a mark on to pc; with stop at most to the first place behind it where a mark can be. ops_off
+ * is the program's end where that is not reached. False: there is something else, or malformed. */
+INLINE bool brief_run(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, struct cfi_mark *m,
+		      const uint8_t *stop)
 {
-	struct brief b, saved[BRIEF_REMEMBER];
-	const uint8_t *p = fde->ops, *end = p + fde->n_ops;
+	struct brief b = m->now, saved[BRIEF_REMEMBER];
+	const uint8_t *p = fde->ops + m->ops_off, *end = fde->ops + fde->n_ops;
 	const int64_t data_align = fde->cie.data_align;
-	uint64_t left = pc - fde->begin, step, v; /* left: bytes up to pc */
-	unsigned depth = 0;
-	if (fp_reg == fde->cie.ra_reg || !brief_start(&fde->cie, &b))
-		return false;
+	uint64_t left = pc - fde->begin - m->loc, step, v; /* left: bytes up to pc */
+	unsigned depth = m->depth;
+	saved[0] = m->saved;
 	while (p < end) {
+		if (stop && p >= stop && depth <= 1) {
+			*m = (struct cfi_mark){b, saved[0], pc - fde->begin - left,
+					       (uint32_t)(p - fde->ops), depth};
+			return true;
+		}
 		uint8_t op = *p++;
 		if (op >= 0xc0) {
 			brief_restore(&b, fde, fp_reg, op & 0x3f);
@@ -524,14 +541,64 @@ static bool row_brief(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, s
 			return false;
 		}
 	}
-	brief_row(&b, out);
+	m->now = b;
+	m->ops_off = (uint32_t)fde->n_ops;
 	return true;
 }
 
-bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
-		   uint32_t fp_reg, struct cfi_row *out)
+/* False: not so brief, or malformed; nothing was changed. */
+static bool row_brief(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg,
+		      const struct cfi_marks *marks, struct cfi_row *out)
 {
-	if (!s->swap && __builtin_expect(row_brief(fde, pc, fp_reg, out), 1))
+	struct cfi_mark m = {0};
+	if (fp_reg == fde->cie.ra_reg || !brief_start(&fde->cie, &m.now))
+		return false;
+	for (size_t low = 0, high = marks ? marks->n : 0; low < high;) {
+		size_t mid = (low + high) / 2;
+		if (marks->v[mid].loc <= pc - fde->begin) {
+			m = marks->v[mid];
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	if (!brief_run(fde, pc, fp_reg, &m, NULL))
+		return false;
+	brief_row(&m.now, out);
+	return true;
+}
+
+bool cfi_marks_make(const struct cfi_fde *fde, uint32_t fp_reg, struct cfi_marks *out)
+{
+	struct cfi_mark m = {0};
+	size_t max = fde->n_ops / MARK_BYTES;
+	if (fde->begin >= fde->end)
+		max = 0;
+	*out = (struct cfi_marks){0};
+	if (fp_reg == fde->cie.ra_reg || !brief_start(&fde->cie, &m.now) || !max)
+		return true;
+	out->v = calloc(max, sizeof *out->v);
+	if (!out->v)
+		return false;
+	while (out->n < max) {
+		const uint8_t *stop = fde->ops + m.ops_off + MARK_BYTES;
+		if (!brief_run(fde, fde->end - 1, fp_reg, &m, stop) || m.ops_off == fde->n_ops)
+			break;
+		out->v[out->n++] = m;
+	}
+	return true;
+}
+
+void cfi_marks_deinit(struct cfi_marks *m)
+{
+	free(m->v);
+	*m = (struct cfi_marks){0};
+}
+
+bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
+		   uint32_t fp_reg, const struct cfi_marks *marks, struct cfi_row *out)
+{
+	if (!s->swap && __builtin_expect(row_brief(fde, pc, fp_reg, marks, out), 1))
 		return true;
 	struct cfi_row initial, saved[CFI_REMEMBER];
 	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};

@@ -78,7 +78,7 @@ void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint
 	t->n = (size_t)v;
 }
 
-bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uint64_t *fde_svma)
+bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_entry *out)
 {
 	if (!t->n)
 		return false;
@@ -104,8 +104,11 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uin
 	}
 	if (!low)
 		return false;
-	*begin = word(t, 2 * (low - 1));
-	*fde_svma = word(t, 2 * (low - 1) + 1);
+	*out = (struct cfi_table_entry){
+		.begin = word(t, 2 * (low - 1)),
+		.fde_svma = word(t, 2 * (low - 1) + 1),
+		.next = low < t->n ? word(t, 2 * low) : UINT64_MAX,
+	};
 	return true;
 }
 

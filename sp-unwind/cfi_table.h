@@ -19,8 +19,13 @@ struct cfi_table {
  * are looked at; an order that is wrong elsewhere shows when a search fails. */
 void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint8_t *hdr,
 		    size_t size, uint64_t hdr_svma);
-/* The last entry with address <= pc: its address and its FDE's. False: pc lies before all. */
-bool cfi_table_find(const struct cfi_table *t, uint64_t pc, uint64_t *begin, uint64_t *fde_svma);
+/* An entry of the table. */
+struct cfi_table_entry {
+	uint64_t begin, fde_svma;
+	uint64_t next; /* the following entry's begin, UINT64_MAX: there is none */
+};
+/* The last entry with address <= pc. False: pc lies before all. */
+bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_entry *out);
 /* Whether all entries ascend. 1-2 ns each. */
 bool cfi_table_sorted(const struct cfi_table *t);
 

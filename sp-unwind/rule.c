@@ -169,7 +169,9 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	if (!found)
 		return uw_module_in_entry(m, svma) ? (struct uw_rule){.kind = UW_RULE_END}
 						   : crt_rule(m, svma);
-	if (!cfi_row_small(s, &fde, svma, m->arch->fp, &row))
+	const struct cfi_marks *marks =
+		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);
+	if (!cfi_row_small(s, &fde, svma, m->arch->fp, marks, &row))
 		return (struct uw_rule){.kind = UW_RULE_BAD};
 	/* Another column than the ABI's: the full walk knows. */
 	if (fde.cie.ra_reg != m->arch->ra)

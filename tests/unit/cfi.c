@@ -337,10 +337,50 @@ static void test_remembered_in_cie(void)
 	cfi_fde_parse(&s, with, &f);
 	tap_ok(cfi_cie_row(&s, &f.cie, 6, &kept), "such a CIE has a row");
 	f.cie.small_row = &kept;
-	tap_ok(cfi_row_small(&s, &f, 0x5000, 6, &r) && !cfi_row_small(&s, &f, 0x5008, 6, &r),
+	tap_ok(cfi_row_small(&s, &f, 0x5000, 6, NULL, &r) &&
+		       !cfi_row_small(&s, &f, 0x5008, 6, NULL, &r),
 	       "and with the row kept it is the same");
 	tap_ok(row_at(without, UINT64_MAX - 0x1000, &r) && r.cfa.off == 16,
 	       "a CIE's advances have no place that could overflow");
+}
+
+/* A program as long as an interpreter's: taken up at its marks it gives the rows that it gives from
+ * its beginning. */
+static void test_marks(void)
+{
+	struct sp_buf long_one = {0};
+	struct cfi_row kept, with, full;
+	struct cfi_marks marks;
+	struct cfi_fde f;
+	uint64_t end = 0x5000;
+	for (unsigned i = 0; i < 300; i++) {
+		const uint8_t advance = (uint8_t)(0x41 + i % 5), offset = (uint8_t)(i % 100);
+		const uint8_t block[] = {advance, 0x0e, 16,   0x86, 2,    0x02, 70,   0x0a, 0x0e,
+					 offset,  0x43, 0x0b, 0x44, 0x0d, 6,    0xc6, 0x0d, 7};
+		sp_buf_add(&long_one, block, sizeof block);
+		end += 1 + i % 5 + 70 + 3 + 4;
+	}
+	begin(false);
+	size_t c = cie("", NULL, 0);
+	size_t off = plain_fde(c, 0x5000, end + 16 - 0x5000, long_one.data, long_one.len);
+	cfi_fde_parse(&s, off, &f);
+	cfi_cie_row(&s, &f.cie, 6, &kept);
+	f.cie.small_row = &kept;
+	tap_ok(cfi_marks_make(&f, 6, &marks) && marks.n > 20, "a long program has marks");
+	unsigned differ = 0;
+	for (uint64_t pc = 0x5000; pc < f.end; pc++)
+		differ += !cfi_row_small(&s, &f, pc, 6, &marks, &with) ||
+			  !cfi_row_full(&s, &f, pc, &full) || with.cfa_reg != full.cfa_reg ||
+			  with.cfa.off != full.cfa.off ||
+			  with.reg[CFI_SMALL_FP].rule != full.reg[6].rule ||
+			  with.reg[CFI_SMALL_FP].off != full.reg[6].off ||
+			  with.reg[CFI_SMALL_RA].off != full.reg[16].off;
+	tap_eq(differ, 0, "with them every address has the row that it has without");
+	cfi_marks_deinit(&marks);
+	f.n_ops = 30;
+	tap_ok(cfi_marks_make(&f, 6, &marks) && marks.n == 0, "a short program has none");
+	cfi_marks_deinit(&marks);
+	sp_buf_deinit(&long_one);
 }
 
 static void test_iteration(void)
@@ -399,19 +439,21 @@ static void test_index(void)
 static void test_table(void)
 {
 	struct cfi_table t;
-	uint64_t at, to;
+	struct cfi_table_entry e;
 	begin(true);
 	const int32_t words[] = {-0x1000, 0x100, -0x800, 0x120, 0x40, 0x90};
 	uint8_t hdr[64] = {1, 0x1b, 0x03, 0x3b, 0xfc, 0, 0, 0, 3};
 	memcpy(hdr + 12, words, sizeof words);
 	cfi_table_init(&t, &s, hdr, 12 + sizeof words, 0x20000);
 	tap_ok(t.n == 3 && t.eh_frame_svma == 0x20100, "a header is understood");
-	tap_ok(cfi_table_find(&t, 0x1f7ff, &at, &to) && at == 0x1f000 && to == 0x20100,
+	tap_ok(cfi_table_find(&t, 0x1f7ff, &e) && e.begin == 0x1f000 && e.fde_svma == 0x20100 &&
+		       e.next == 0x1f800,
 	       "the entry at or before an address");
-	tap_ok(cfi_table_find(&t, 0x1f800, &at, &to) && at == 0x1f800 && to == 0x20120,
+	tap_ok(cfi_table_find(&t, 0x1f800, &e) && e.begin == 0x1f800 && e.fde_svma == 0x20120,
 	       "an entry's own address");
-	tap_ok(cfi_table_find(&t, UINT64_MAX, &at, &to) && to == 0x20090, "the last entry");
-	tap_ok(!cfi_table_find(&t, 0x1efff, &at, &to), "nothing lies before the first");
+	tap_ok(cfi_table_find(&t, UINT64_MAX, &e) && e.fde_svma == 0x20090 && e.next == UINT64_MAX,
+	       "the last entry");
+	tap_ok(!cfi_table_find(&t, 0x1efff, &e), "nothing lies before the first");
 	tap_ok(cfi_table_sorted(&t), "it ascends");
 	cfi_table_init(&t, &s, hdr, 11 + sizeof words, 0x20000);
 	tap_ok(t.n == 0 && t.eh_frame_svma == 0x20100, "a count beyond the section: no table");
@@ -435,6 +477,7 @@ int main(void)
 	test_rows();
 	test_bad_programs();
 	test_remembered_in_cie();
+	test_marks();
 	test_iteration();
 	test_index();
 	test_table();

@@ -140,7 +140,7 @@ static void ask(struct tally *t, const struct uw_module *m, Dwarf_CFI *cfi, uint
 	char got[600] = "", want[600] = "";
 	bool theirs = dwarf_cfi_addrframe(cfi, pc, &frame) == 0;
 	bool ours = uw_module_find(m, pc, &s, &fde) && cfi_row_full(s, &fde, pc, &full) &&
-		    cfi_row_small(s, &fde, pc, m->arch->fp, &small);
+		    cfi_row_small(s, &fde, pc, m->arch->fp, NULL, &small);
 	const char *what = "presence";
 	bool same = theirs == ours;
 	t->asked++;
@@ -167,7 +167,8 @@ static void ask(struct tally *t, const struct uw_module *m, Dwarf_CFI *cfi, uint
 			what = "small row";
 			bool by_reg = full.cfa.rule != CFI_EXPR;
 			same = small.cfa.rule == full.cfa.rule &&
-			       (by_reg ? small.cfa.off == full.cfa.off && small.cfa_reg == full.cfa_reg
+			       (by_reg ? small.cfa.off == full.cfa.off &&
+						 small.cfa_reg == full.cfa_reg
 				       : equal_rules(&small.cfa, &full.cfa)) &&
 			       equal_rules(&small.reg[CFI_SMALL_RA], ra) &&
 			       equal_rules(&small.reg[CFI_SMALL_FP], &full.reg[m->arch->fp]);
