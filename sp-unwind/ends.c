@@ -71,7 +71,7 @@ static void put_facts(struct sp_buf *b, const struct sp_reader *r)
 static void put_others(struct sp_buf *b, const uint8_t *text, size_t size)
 {
 	static const char *const ours[] = {"chain=", "unwinder=", "status=", "reason="};
-	const char *p = (const char *)text, *end = p + size;
+	const char *p = (const char *)text, *end = size ? p + size : p; /* text may be NULL then */
 	while (p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
 		size_t len = (size_t)((nl ? nl : end) - p);

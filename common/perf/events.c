@@ -247,9 +247,7 @@ int sp_events_feature(struct sp_events *e, unsigned feature, const uint8_t *data
 
 /* --- build-ids --- */
 
-/* Kernels before 2.6.37 wrote no pid: the name begins four bytes early, and the kernel's shows it
- * ("[ker" is where the pid would be: perf_header__read_build_ids_abi_quirk). */
-static bool without_pid(const uint8_t *rec, size_t size)
+bool sp_build_id_lacks_pid(const uint8_t *rec, size_t size)
 {
 	return size >= 36 + 13 && memcmp(rec + 36, "nel.kallsyms]", 13) == 0;
 }
@@ -273,7 +271,7 @@ static size_t build_id_key(uint8_t out[KEY_MAX], const char *path, size_t len, u
 
 void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size)
 {
-	size_t id_at = without_pid(rec, size) ? 8 : 12, path_at = id_at + 24;
+	size_t id_at = sp_build_id_lacks_pid(rec, size) ? 8 : 12, path_at = id_at + 24;
 	if (size <= path_at)
 		return;
 	size_t path_len = strnlen((const char *)rec + path_at, size - path_at);

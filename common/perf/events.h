@@ -48,6 +48,9 @@ struct sp_event *sp_events_find(const struct sp_events *e, uint64_t id);
 int sp_events_feature(struct sp_events *e, unsigned feature, const uint8_t *data, size_t size);
 /* One HEADER_BUILD_ID record (native order). */
 void sp_events_build_id(struct sp_events *e, const uint8_t *rec, size_t size);
+/* Kernels before 2.6.37 wrote no pid: the name begins four bytes early, and the kernel's shows it
+ * ("[ker" is where the pid would be: perf_header__read_build_ids_abi_quirk). Either byte order. */
+bool sp_build_id_lacks_pid(const uint8_t *rec, size_t size);
 /* Of that file, else of that path; or NULL. */
 const struct events_build_id *sp_events_find_build_id(const struct sp_events *e, const char *path,
 						      uint32_t maj, uint32_t min, uint64_t ino);

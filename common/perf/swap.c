@@ -267,8 +267,10 @@ static bool swap_kernel(struct swapper *s, uint32_t type, uint16_t misc)
 }
 
 /* perf's own records, as far as fixed layouts go. */
-static bool swap_own(struct swapper *s, uint32_t type)
+static bool swap_own(struct swapper *s, const uint8_t *rec, size_t size, uint32_t type)
 {
+	if (type == SP_PERF_HEADER_BUILD_ID && sp_build_id_lacks_pid(rec, size))
+		return true;
 	switch (type) {
 	case SP_PERF_HEADER_EVENT_TYPE:
 		word(s);
@@ -342,7 +344,7 @@ bool sp_swap_body(uint8_t *rec, size_t size, const struct sp_events *e)
 	uint32_t type = sp_get32(rec);
 	struct swapper s = {.p = rec + 8, .end = rec + size};
 	if (type >= SP_PERF_HEADER_ATTR)
-		return swap_own(&s, type);
+		return swap_own(&s, rec, size, type);
 	const struct sp_event *ev = event_of(e, rec, size);
 	if (type == SP_PERF_SAMPLE) {
 		if (ev)

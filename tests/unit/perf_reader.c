@@ -375,14 +375,31 @@ static void test_compressed(void)
 		sp_reader_close(r);
 		sp_buf_deinit(&e.b);
 	}
+	/* More than a chunk of memory: records that lie across its end. */
 	struct enc e = {0};
+	size_t each = inner.b.len / 2000;
+	while (inner.b.len < (5u << 20))
+		e_sample(&inner, id_a, inner.b.len, inner.b.len);
+	head(&e);
+	put_compressed(&e, &inner.b, 50000, SP_PERF_COMPRESSED);
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, SP_READER_UNORDERED);
+	struct sp_record rec;
+	uint64_t n = 0, wrong = 0;
+	while (r && sp_reader_next(r, &rec, NULL) == 1)
+		if (rec.type == SP_PERF_SAMPLE && n++ >= 2000)
+			wrong += rec.sample.ip != (n - 1) * rec.size || rec.time_ns != rec.sample.ip;
+	tap_eq(n, inner.b.len / each, "records are expanded beyond a chunk of memory");
+	tap_eq(wrong, 0, "those across its end too");
+	sp_reader_close(r);
+	e.b.len = 0;
+	inner.b.len = 2000 * each;
 	head(&e);
 	put_compressed(&e, &inner.b, 1000, SP_PERF_COMPRESSED);
 	size_t whole = e.b.len;
 	e.b.data[e.b.len / 2] ^= 0xff;
 	memset(e.b.data + e.b.len / 2 + 8, 0xa5, 12);
 	e_sample(&e, id_a, 9999, 1);
-	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	r = open_bytes(e.b.data, e.b.len, 0);
 	const char *text = times(r);
 	tap_ok(strncmp(text, "1 2 3 ", 6) == 0, "damaged compressed data gives what came before");
 	tap_ok(r && sp_reader_state(r) == SP_INPUT_DAMAGED, "and is told as damage");
@@ -413,6 +430,19 @@ static void test_bomb(void)
 	tap_ok(r && sp_reader_state(r) == SP_INPUT_DAMAGED &&
 		       strstr(sp_reader_complaint(r), "expands"),
 	       "and that is told");
+	sp_reader_close(r);
+	/* Rings of 128 MiB, which the feature tells, give as much. */
+	e.b.len = 0;
+	head(&e);
+	e_begin(&e, SP_PERF_HEADER_FEATURE, 0);
+	e64(&e, SP_FEATURE_COMPRESSED), e32(&e, 1), e32(&e, 1), e32(&e, 1), e32(&e, 1000),
+		e32(&e, 128u << 20), e32(&e, 0);
+	e_end(&e);
+	put_compressed(&e, &zeros, zeros.len, SP_PERF_COMPRESSED);
+	r = open_bytes(e.b.data, e.b.len, 0);
+	for (n = 0; r && sp_reader_next(r, &rec, NULL) == 1;)
+		n += rec.type == SP_PERF_FINISHED_INIT;
+	tap_eq(n, (80u << 20) / 64, "and to the ring's size where that is known to be larger");
 	sp_reader_close(r);
 	sp_buf_deinit(&zeros);
 	sp_buf_deinit(&e.b);
@@ -563,6 +593,78 @@ static void test_files(bool be)
 	tap_ok(r && sp_reader_state(r) == SP_INPUT_CUT, "and is cut");
 	sp_reader_close(r);
 	sp_buf_deinit(&e.b);
+}
+
+/* The first form of the file: another magic, no features, the names of tracepoints in a table. */
+static void test_first_form(bool be)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = e_plain_attr();
+	a.type = 2;
+	a.config = 17;
+	uint64_t attrs = 72 + 8, types = attrs + 64 + 16, data = types + 72;
+	ebytes(&e, "PERFFILE", 8);
+	e64(&e, 72), e64(&e, 64 + 16), e64(&e, attrs), e64(&e, 64 + 16), e64(&e, data);
+	size_t size_at = e.b.len;
+	e64(&e, 0), e64(&e, types), e64(&e, 72), e64(&e, id_a);
+	e_attr(&e, &a, 64), e64(&e, 72), e64(&e, 8);
+	e64(&e, 17), estr(&e, "old:tracepoint", 64);
+	e_sample(&e, id_a, 5, 1);
+	uint64_t size = e.b.len - data;
+	sp_put64(e.b.data + size_at, be ? __builtin_bswap64(size) : size);
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	tap_str(times(r), "5", "the first form of perf.data is read");
+	tap_ok(r && sp_reader_state(r) == SP_INPUT_WHOLE, "as a whole");
+	tap_str(r ? sp_reader_event(r, 0)->name : "", "old:tracepoint", "with its event's name");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+	/* The same name as a record of a pipe. */
+	e = (struct enc){.be = be};
+	e_pipe(&e);
+	e_head_attr(&e, &a, 64, &id_a, 1);
+	e_begin(&e, SP_PERF_HEADER_EVENT_TYPE, 0);
+	e64(&e, 17), estr(&e, "old:tracepoint", 64);
+	e_end(&e);
+	e_sample(&e, id_a, 5, 1);
+	r = open_bytes(e.b.data, e.b.len, 0);
+	tap_str(times(r), "5", "and an old pipe");
+	tap_str(r ? sp_reader_event(r, 0)->name : "", "old:tracepoint", "with its event's name");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
+/* Of a 32-bit machine, whose bits of features are halves of ours, and of a kernel that put no pid
+ * into its build-id. */
+static void test_old_features(bool be)
+{
+	struct enc e = {.be = be};
+	put_file(&e, 1, UINT64_MAX);
+	size_t table = e.b.len - 16 - 68, at = e.b.len;
+	for (unsigned i = 0; i < 8; i++) {
+		uint32_t bits = i ? 0 : 1u << SP_FEATURE_HOSTNAME | 1u << SP_FEATURE_BUILD_ID;
+		sp_put32(e.b.data + 72 + 4 * i, be ? __builtin_bswap32(bits) : bits);
+	}
+	/* two sections now: BUILD_ID is the lower one */
+	struct enc tail = {.be = be};
+	e64(&tail, at + 16), e64(&tail, 96);
+	e64(&tail, table + 32), e64(&tail, 68);
+	e32(&tail, 64), estr(&tail, "filehost", 64);
+	e32(&tail, 0), e16(&tail, 1), e16(&tail, 96);
+	ebytes(&tail, "01234567890123456789\0\0\0", 24);
+	estr(&tail, "[kernel.kallsyms]", 64);
+	e.b.len = table;
+	ebytes(&e, tail.b.data, tail.b.len);
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	tap_str(times(r), "1", "a file of a 32-bit machine");
+	const char *host = r ? sp_reader_info(r)->hostname : NULL;
+	tap_str(host ? host : "", "filehost", "has its features");
+	uint8_t len = 0;
+	const uint8_t *id = r ? sp_reader_build_id(r, "[kernel.kallsyms]", 0, 0, 0, &len) : NULL;
+	tap_ok(id && len == 20 && !memcmp(id, "01234567890123456789", 20),
+	       "and the kernel's build-id, which has no pid before it");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+	sp_buf_deinit(&tail.b);
 }
 
 /* Through a pipe, in pieces, by another process. */
@@ -754,6 +856,8 @@ int main(void)
 		test_tracing_inside(be);
 		test_features(be);
 		test_files(be);
+		test_first_form(be);
+		test_old_features(be);
 	}
 	test_names();
 	test_pipes();

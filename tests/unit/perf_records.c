@@ -443,6 +443,147 @@ static void test_others(void)
 	sp_buf_deinit(&e.b);
 }
 
+/* --- records that are passed on: every word must be native --- */
+
+static const struct {
+	uint32_t type;
+	const char *widths; /* of the body's fields, in bytes; their values are 1, 2, 3, … */
+	bool counted;       /* field 1 is a number of groups: 1 */
+} passed[] = {
+	{SP_PERF_AUX, "888", false},
+	{SP_PERF_ITRACE_START, "44", false},
+	{SP_PERF_LOST_SAMPLES, "8", false},
+	{SP_PERF_SWITCH, "", false},
+	{SP_PERF_SWITCH_CPU_WIDE, "44", false},
+	{SP_PERF_NAMESPACES, "44188", true},
+	{SP_PERF_KSYMBOL, "84221", false},
+	{SP_PERF_BPF_EVENT, "224", false},
+	{SP_PERF_CGROUP, "81", false},
+	{SP_PERF_TEXT_POKE, "822", false},
+	{SP_PERF_AUX_OUTPUT_HW_ID, "8", false},
+	{SP_PERF_THROTTLE, "888", false},
+	{SP_PERF_UNTHROTTLE, "888", false},
+	{SP_PERF_READ, "44888", false},
+	{SP_PERF_ID_INDEX, "18888", true},
+	{SP_PERF_THREAD_MAP, "18", true},
+	{SP_PERF_STAT_CONFIG, "188", true},
+	{SP_PERF_STAT, "844888", false},
+	{SP_PERF_STAT_ROUND, "88", false},
+	{SP_PERF_TIME_CONV, "888888", false},
+	{SP_PERF_AUXTRACE_INFO, "44888", false},
+};
+
+static void put_passed(struct enc *e, size_t k)
+{
+	e_begin(e, passed[k].type, 0);
+	unsigned value = 0, at = 0;
+	for (const char *w = passed[k].widths; *w; w++) {
+		value++;
+		bool count = passed[k].counted && *w == '1';
+		unsigned width = count ? 8 : (unsigned)(*w - '0');
+		uint64_t v = count ? 1 : value;
+		if (width == 8)
+			e64(e, v);
+		else if (width == 4)
+			e32(e, (uint32_t)v);
+		else if (width == 2)
+			e16(e, (uint16_t)v);
+		else
+			e8(e, (uint8_t)v);
+		at += width;
+	}
+	sp_buf_zero(&e->b, (8 - at % 8) % 8);
+	if (passed[k].type == SP_PERF_THREAD_MAP)
+		sp_buf_zero(&e->b, 16);
+	if (passed[k].type < SP_PERF_HEADER_ATTR)
+		e_sid(e, 28, 29, 1000 + k, 7, 77);
+	e_end(e);
+}
+
+static bool is_native(const uint8_t *p, size_t k)
+{
+	uint64_t value = 0;
+	for (const char *w = passed[k].widths; *w; w++) {
+		value++;
+		bool count = passed[k].counted && *w == '1';
+		unsigned width = count ? 8 : (unsigned)(*w - '0');
+		uint64_t got = width == 8   ? sp_get64(p)
+			       : width == 4 ? sp_get32(p)
+			       : width == 2 ? sp_get16(p)
+					    : *p;
+		if (got != (count ? 1 : value))
+			return false;
+		p += width;
+	}
+	return true;
+}
+
+static void test_passed(void)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = full_attr();
+	uint64_t id = 77;
+	a.sample_type &= ~(SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID);
+	e_pipe(&e);
+	e_head_attr(&e, &a, 136, &id, 1);
+	for (size_t k = 0; k < sizeof passed / sizeof *passed; k++)
+		put_passed(&e, k);
+	struct sp_reader *r = open_enc(&e, SP_READER_UNORDERED);
+	for (size_t k = 0; r && k < sizeof passed / sizeof *passed; k++) {
+		struct sp_record rec;
+		char what[64];
+		snprintf(what, sizeof what, "every word of type %u is native", passed[k].type);
+		bool found = find(r, passed[k].type, &rec);
+		EQ(found && is_native(rec.raw + 8, k), 1, what);
+		bool has_id = passed[k].type < SP_PERF_HEADER_ATTR;
+		EQ(has_id ? rec.time_ns : 0, has_id ? 1000 + k : 0, "and it has its time");
+	}
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
+/* Before IDENTIFIER (Linux 3.12) ids stood behind ADDR in samples, and before STREAM_ID and CPU at
+ * the end of others: two events are told apart there. */
+static void test_old_ids(void)
+{
+	struct enc e = {.be = be};
+	struct sp_attr a = e_plain_attr();
+	static const uint64_t ids[2] = {5, 6};
+	a.sample_type = SP_SAMPLE_IP | SP_SAMPLE_TID | SP_SAMPLE_TIME | SP_SAMPLE_ADDR |
+			SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID | SP_SAMPLE_CPU;
+	e_pipe(&e);
+	e_head_attr(&e, &a, 72, &ids[0], 1);
+	a.config = 2;
+	e_head_attr(&e, &a, 72, &ids[1], 1);
+	for (unsigned i = 0; i < 2; i++) {
+		e_begin(&e, SP_PERF_COMM, 0);
+		e32(&e, 1), e32(&e, 2);
+		estr(&e, "named", 8);
+		e32(&e, 1), e32(&e, 2), e64(&e, 100 + i), e64(&e, ids[i]), e64(&e, 9), e32(&e, 3),
+			e32(&e, 0);
+		e_end(&e);
+		e_begin(&e, SP_PERF_SAMPLE, 2);
+		e64(&e, 0x1000), e32(&e, 1), e32(&e, 2), e64(&e, 200 + i), e64(&e, 0x77),
+			e64(&e, ids[i]), e64(&e, 9), e32(&e, 3), e32(&e, 0);
+		e_end(&e);
+	}
+	struct sp_reader *r = open_enc(&e, SP_READER_UNORDERED);
+	for (unsigned i = 0; r && i < 2; i++) {
+		struct sp_record rec;
+		if (find(r, SP_PERF_COMM, &rec)) {
+			EQ(rec.event->index, i, "a COMM's event is found by the id before CPU");
+			EQ(rec.time_ns, 100 + i, "its time");
+		}
+		if (find(r, SP_PERF_SAMPLE, &rec)) {
+			EQ(rec.event->index, i, "a sample's event is found by the id behind ADDR");
+			EQ(rec.sample.addr, 0x77, "its address");
+			EQ(rec.cpu, 3, "its processor");
+		}
+	}
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* --- bodies that lie --- */
 
 enum lie {
@@ -542,6 +683,8 @@ int main(void)
 		test_offcpu();
 		test_read_formats();
 		test_others();
+		test_passed();
+		test_old_ids();
 		test_lies();
 	}
 	test_pure_entry();
