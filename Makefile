@@ -9,7 +9,7 @@
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
 BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libbpf-dev
-TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
+TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld mold ocaml-nox python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps xz-utils bzip2
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 READER_PKGS := chromium valgrind

@@ -89,8 +89,10 @@ of_layout() { # NAME PATTERN-OF-THE-ROOT [OPTION-OF-CHAINS…]
 		fail "layout $name"
 }
 
-@test "gold, 2 MiB pages, one segment for all, no section headers, broken headers: every stack reaches _start" {
+@test "gold, mold, 2 MiB pages, one segment for all, no section headers, broken headers: every stack reaches _start" {
 	layout gold -fuse-ld=gold
+	layout mold -fuse-ld=mold
+	layout mold-norelro -fuse-ld=mold -Wl,-z,norelro -Wl,-z,max-page-size=0x200000
 	layout pages -Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code
 	layout noseparate -Wl,-z,noseparate-code
 	layout nohdr -Wl,--no-eh-frame-hdr
@@ -129,6 +131,18 @@ END
 		objcopy --compress-debug-sections=$how prog-plain prog-$how
 		of_layout $how "$main" --syms "prog-$how=prog-plain"
 	done
+}
+
+@test "OCaml: its compiler's own rules, from the runtime's C code down to the leaf" {
+	cp "$TOP/tests/prog/chain.ml" .
+	ocamlopt -o prog-ocaml chain.ml
+	local hot
+	hot=$(nm prog-ocaml | awk '/ camlChain__hot_[0-9]+$/ { print $3 }')
+	rm -f p.spool
+	profile p.spool -- ./prog-ocaml
+	sp-sym --format=raw p.spool >raw
+	SP_PROG=. chain raw raw --holding "$hot" --min 99 --calls prog-ocaml \
+		--chain "${main}caml_main;(caml_\w+;)*camlChain__entry;camlChain__alpha_\d+;camlChain__beta_\d+;camlChain__gamma_fn_\d+;$hot;\$"
 }
 
 @test "musl, static, no .eh_frame_hdr: the program's own frames are found" {

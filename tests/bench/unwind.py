@@ -4,7 +4,7 @@
     python3 tests/bench/unwind.py [--runs N] [FILE…]        (after make bench has built samply)
 
 FILE: perf.data files of this machine with stacks, whose programs are still the same. Without one, cc1plus is recorded at 2000 Hz with
-16 KB of stack, and deep, and python3 -X perf and node where they are installed.
+16 KB of stack, and deep, 40 short runs of gcc, and python3 -X perf and node where they are installed.
 
 engine: tests/bench/walk.c and tests/bench/framehop take the same figures in the same way.
 process: whole processes' CPU, user + system, with all children, in turns; medians.
@@ -25,7 +25,9 @@ from bench import median, path, say, sh, table  # noqa: E402
 
 def record(targets):
     """Recordings of what is installed, with perf."""
-    programs = {"cc1plus": targets["cc1plus"], "deep": targets["deep"]}
+    programs = {"cc1plus": targets["cc1plus"], "deep": targets["deep"],
+                "short": "sh -c 'for i in $(seq 40); do gcc -O1 -c -o /dev/null %s; done'" %
+                         os.path.join(bench.HERE, "steady.c")}
     script = "import ast,json\nt=ast.parse(open(ast.__file__).read())\nfor _ in range(12): json.dumps(ast.unparse(t))"
     for python in ("python3.13", "python3.12"):
         if shutil.which(python):
