@@ -5,6 +5,26 @@
 #include "tasks.h"
 
 #define AGAIN_NS UINT64_C(250000000)
+#define DRAIN_NS UINT64_C(5000000)
+#define SLICE_NS UINT64_C(10000000)
+
+/* With many processes this takes longer than the rings hold out: they are drained in between.
+ * Processes may go meanwhile, their slots are asked anew. */
+static void keep_up(struct cap_session *s, uint64_t *drained_ns)
+{
+	uint64_t now = cap_now_ns();
+	if (now - *drained_ns < DRAIN_NS)
+		return;
+	*drained_ns = now;
+	cap_session_drain(s, false, NULL); /* an error comes again in the loop */
+}
+
+/* A process that has mappings, or NULL. */
+static struct cap_proc *user_process(const struct cap_session *s, size_t at)
+{
+	struct cap_proc *q = s->emit.procs.procs[at];
+	return q && q->scope != CAP_KERNEL ? q : NULL;
+}
 
 size_t cap_recover_reap_some(struct cap_session *s, size_t from, size_t n)
 {
@@ -30,9 +50,13 @@ void cap_recover_reap(struct cap_session *s)
 
 void cap_recover_maps(struct cap_session *s)
 {
-	for (size_t i = 0; i < s->emit.procs.n; i++)
-		if (s->emit.procs.procs[i])
-			cap_emit_maps(&s->emit, s->emit.procs.procs[i], s->emit.now_ns, NULL);
+	uint64_t drained_ns = cap_now_ns();
+	for (size_t i = 0; i < s->emit.procs.n; i++) {
+		struct cap_proc *q = user_process(s, i);
+		if (q)
+			cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
+		keep_up(s, &drained_ns);
+	}
 }
 
 static void find_descendants(struct cap_session *s)
@@ -49,22 +73,46 @@ static void find_descendants(struct cap_session *s)
 	}
 }
 
+/* One process: an exec that was not seen, its mappings, its end. */
+static void recover_process(struct cap_session *s, struct cap_proc *q)
+{
+	cap_emit_missed_exec(&s->emit, q, s->emit.now_ns);
+	/* A zombie's maps are empty. */
+	if (cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL) > 0 || sp_process_exists(q->pid))
+		return;
+	if (s->emit.on_exit)
+		s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);
+	cap_procs_remove(&s->emit.procs, q->pid);
+}
+
+/* With thousands of processes this takes longer than the rings hold out: a slice at a time, and a
+ * tenth of the time at most. */
 void cap_recover(struct cap_session *s, bool forced)
 {
-	uint64_t now = cap_now_ns();
-	if (!s->emit.lost_side_band || (!forced && now - s->recovered_ns < s->recover_gap_ns))
+	struct cap_recovery *r = &s->recovery;
+	uint64_t begin = cap_now_ns();
+	if (!r->running) {
+		if (!s->emit.lost_side_band || (!forced && begin < r->not_before_ns))
+			return;
+		if (forced && s->o->all)
+			return; /* samples whose mapping is not known make their process be read */
+		*r = (struct cap_recovery){.running = true};
+		s->emit.lost_side_band = false;
+		sp_count(&s->emit.counters, SP_C_lifecycle_gaps, 1);
+		if (s->o->follow && !s->o->all)
+			find_descendants(s);
+	}
+	uint64_t now = begin;
+	while (r->at < s->emit.procs.n && (forced || now - begin < SLICE_NS)) {
+		struct cap_proc *q = user_process(s, r->at++);
+		if (q)
+			recover_process(s, q);
+		now = cap_now_ns();
+	}
+	r->spent_ns += now - begin;
+	if (r->at < s->emit.procs.n)
 		return;
-	s->recovered_ns = now;
-	s->emit.lost_side_band = false;
-	sp_count(&s->emit.counters, SP_C_lifecycle_gaps, 1);
-	if (s->o->follow)
-		find_descendants(s);
-	for (size_t i = 0; i < s->emit.procs.n; i++)
-		if (s->emit.procs.procs[i])
-			cap_emit_missed_exec(&s->emit, s->emit.procs.procs[i], s->emit.now_ns);
-	cap_recover_maps(s);
-	cap_recover_reap(s);
-	/* With thousands of processes this takes a while: a tenth of the time at most. */
-	uint64_t gap = (cap_now_ns() - now) * 10;
-	s->recover_gap_ns = gap > AGAIN_NS ? gap : AGAIN_NS;
+	uint64_t gap = r->spent_ns * 10;
+	r->not_before_ns = now + (gap > AGAIN_NS ? gap : AGAIN_NS);
+	r->running = false;
 }

@@ -72,7 +72,11 @@ struct cap_session {
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
 	uint64_t n_bytes; /* of the stream */
-	uint64_t recovered_ns, recover_gap_ns;
+	struct cap_recovery {
+		size_t at; /* the process that is next */
+		uint64_t spent_ns, not_before_ns;
+		bool running;
+	} recovery; /* see recover.h */
 	struct cap_system system; /* with -a */
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */

@@ -9,12 +9,13 @@ setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
 	pids=()
-	group=
+	group= away=
 }
 
 teardown() {
 	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
 	[ -z "$group" ] || remove_group
+	[ -z "$away" ] || echo 1 >"$away"
 	[ -z "${pub-}" ] || rm -rf "$pub"
 }
 
@@ -233,6 +234,32 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	rmdir "$group/x/docker-a$(printf '%063x' 6).scope"
 	equal "$status" 1
 	grep -q "2 groups are called so" log
+}
+
+@test "-a: a CPU that was away is recorded again, and one line says so" {
+	need_all_cpus
+	local online=/sys/devices/system/cpu/cpu1/online
+	{ [ "$(cat $online)" = 1 ] && echo 1 >$online; } 2>/dev/null || skip "no CPU can be taken away here"
+	start chain-pie pinned 60000
+	local pinned=$pid
+	start chain-pie other 60000
+	taskset -pc 0,1 "$pinned" >/dev/null
+	begin -a
+	await has_samples_of "$pinned"
+	away=$online
+	echo 0 >$online
+	echo 1 >$online
+	away=
+	await grep -q "CPU 1 is back: recorded from now on" log
+	taskset -pc 1 "$pinned" >/dev/null
+	local before
+	before=$(samples_of "$pinned")
+	more_samples() { [ "$(samples_of "$pinned")" -gt $((before + 100)) ]; }
+	await more_samples
+	end
+	equal "$(cat $online)" 1 "CPU 1"
+	stream stacks s >stacks # whole records
+	perf script -F pid,cpu,time -i - <s 2>/dev/null | awk -v p="$pinned" '$1 == p && $2 == "[001]" { n++ } END { exit n < 50 }'
 }
 
 @test "a user who may not record all CPUs is told why, and what helps; nothing is written" {
