@@ -6,6 +6,7 @@ stream.py ext FILE       our own records, one a line: KIND text
 stream.py objects FILE   embedded objects, one a line: KIND PID SIZE PATH
 stream.py object FILE PATH   the bytes of an embedded object
 stream.py stacks FILE    pid, tid, stack bytes kept, size of the record, time of every sample
+stream.py cpus FILE      pid, CPU, number of samples
 stream.py doubled FILE US  the threads of which two samples in five, of five at least, follow the one before on
                          the same CPU in less than US: two events sample them
 stream.py types FILE     how many records of each type
@@ -108,6 +109,11 @@ def main(what, path, *args):
             if kind == SAMPLE:
                 pid, tid, time, used, _ = sample(r)
                 print(pid, tid, used, len(r), time)
+    elif what == "cpus":
+        n = collections.Counter((sample(r)[0], struct.unpack_from("<I", r, 40)[0])
+                                for _, kind, _, r in records(data) if kind == SAMPLE)
+        for (pid, cpu), count in sorted(n.items()):
+            print(pid, cpu, count)
     elif what == "doubled":
         last, gaps, close = {}, collections.Counter(), collections.Counter()
         for _, kind, _, r in records(data):
