@@ -141,5 +141,15 @@ int view_shape(struct view *v, struct sp_err *err)
 	}
 	sp_buf_deinit(&wanted);
 	sp_buf_deinit(&keep);
+	uint32_t first = 0, second;
+	if (view_next_event(v, &first)) {
+		second = first + 1;
+		v->apart = view_next_event(v, &second);
+	}
+	view_choose_weight(v);
+	if (v->opt->weight == WEIGHT_TIME && v->n_samples && !view_weight_is_time(v))
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot count time: not all of these events are times; --event "
+				  "picks those that are, --weight=weight counts all");
 	return failed ? sp_err_nomem(err) : 0;
 }

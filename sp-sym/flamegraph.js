@@ -6,11 +6,13 @@
 	const GROUP = 7, TRUNCATED = 5;
 	const chart = $("chart"), detail = $("detail"), box = $("search"), hits = $("hits");
 
+	// What is shown: one of D.events, which count different things.
+	let E = D.events[0];
+
 	// Nodes arrive in depth-first order as [depth, func * 2 + inlined, total]; the children of the
 	// root are threads.
 	function read() {
-		const root = { f: -1, t: 0, c: [], p: null, d: 0 }, path = [root], a = D.nodes;
-		root.t = D.total;
+		const root = { f: -1, t: E.total, c: [], p: null, d: 0 }, path = [root], a = E.nodes;
 		for (let i = 0; i < a.length; i += 3) {
 			const p = path[a[i] - 1];
 			const n = { f: a[i + 1], t: a[i + 2], c: [], p, d: a[i] };
@@ -20,7 +22,7 @@
 		return root;
 	}
 
-	const threads = read();
+	let threads = read();
 
 	function merge(into, from) {
 		const byFunc = new Map();
@@ -55,13 +57,13 @@
 	}
 
 	function regroup(how) {
-		const root = { f: -1, t: D.total, c: [], p: null, d: 0 }, groups = new Map();
+		const root = { f: -1, t: E.total, c: [], p: null, d: 0 }, groups = new Map();
 		threads.c.forEach((thread, i) => {
 			if (how === "none") {
 				merge(root, thread);
 				return;
 			}
-			const key = groupKey(how, D.threads[i]);
+			const key = groupKey(how, E.threads[i]);
 			let g = groups.get(key);
 			if (!g) {
 				g = { f: -2, label: key, t: 0, c: [], p: root, d: 1 };
@@ -84,10 +86,10 @@
 	}
 	function self(n) { return n.c.reduce((s, c) => s - c.t, n.t); }
 
-	function amount(v) {
-		if (D.unit === "ns")
+	function amount(v, unit = E.unit) {
+		if (unit === "ns")
 			return v >= 1e9 ? (v / 1e9).toFixed(2) + " s" : (v / 1e6).toFixed(1) + " ms";
-		return v.toLocaleString("en") + " " + D.unit;
+		return v.toLocaleString("en") + " " + unit;
 	}
 	function percent(v, of) { return of ? (100 * v / of).toFixed(2) + " %" : "0 %"; }
 	function escape(s) { return s.replace(/[&<>"]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]); }
@@ -178,9 +180,9 @@
 		const marks = [];
 		if (inlined(n)) marks.push("inlined");
 		if (f) marks.push(D.kinds[f[3]]);
-		let text = `<b>${escape(name(n))}</b><div class="nums">${amount(n.t)}, ${percent(n.t, D.total)} of all`;
+		let text = `<b>${escape(name(n))}</b><div class="nums">${amount(n.t)}, ${percent(n.t, E.total)} of all`;
 		if (zoomed !== root && zoomed.t) text += `, ${percent(n.t, zoomed.t)} of the zoomed`;
-		text += ` · self ${amount(own)} (${percent(own, D.total)})</div>`;
+		text += ` · self ${amount(own)} (${percent(own, E.total)})</div>`;
 		if (f) {
 			const where = [D.strings[f[1]], D.strings[f[2]]].filter(Boolean).join(" · ");
 			text += `<div class="where">${escape([marks.join(", "), where].filter(Boolean).join(" · "))}</div>`;
@@ -220,7 +222,7 @@
 			if (hit && !inside) sum += n.t;
 			for (const c of n.c) stack.push({ n: c, in: inside || hit });
 		}
-		hits.textContent = match ? `${percent(sum, D.total)} in matches` : "";
+		hits.textContent = match ? `${percent(sum, E.total)} in matches` : "";
 		draw();
 	}
 
@@ -253,7 +255,12 @@
 	chart.addEventListener("mouseleave", () => describe(selected || zoomed));
 	$("reset").addEventListener("click", () => zoom(root));
 	$("turn").addEventListener("click", turn);
-	$("group").addEventListener("change", e => { root = regroup(e.target.value); zoomed = root; selected = null; search(box.value); });
+	function restart() { root = zoomed = regroup($("group").value); selected = null; search(box.value); }
+	$("group").addEventListener("change", restart);
+	if ($("event")) {
+		D.events.forEach((e, i) => $("event").append(new Option(`${e.name} (${amount(e.total, e.unit)})`, i)));
+		$("event").addEventListener("change", e => { E = D.events[+e.target.value]; threads = read(); restart(); });
+	}
 	let timer = 0;
 	box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => search(box.value), 120); });
 	addEventListener("resize", draw);
@@ -270,7 +277,7 @@
 			else zoom(root);
 			return;
 		}
-		if (e.target === box || e.target === $("group")) return;
+		if (e.target === box || e.target.tagName === "SELECT") return;
 		if (e.key === "/") box.focus();
 		else if (e.key === "i") turn();
 		else if (e.key === "Backspace") zoom(zoomed.p || root);

@@ -8,16 +8,10 @@
 #include "formats.h"
 #include "group.h"
 
-#define COSTS 2 /* samples, and the weight of the events */
-
-struct cost {
-	uint64_t v[COSTS];
-};
-
 /* Own costs by line, and costs of calls by line and callee; all in lists per function. */
 struct entry {
 	uint32_t func, place, callee; /* callee SP_NONE: own cost */
-	struct cost cost;
+	uint32_t costs;               /* in costs[], n_costs of them */
 };
 
 struct callgrind {
@@ -25,6 +19,10 @@ struct callgrind {
 	struct out *o;
 	struct entry *entries; /* owned */
 	size_t n, cap;
+	/* Samples, then the weight; of each event its own when there are several. */
+	uint64_t *costs; /* owned */
+	size_t n_costs, costs_cap;
+	uint32_t *column; /* owned; by event: its weight's */
 	struct sp_map64 callers, ids; /* (func, place) to a number; (number, callee) to the entry */
 	struct sp_map64 named[2];     /* by string id: its name was written as ob, as fl */
 	struct sp_intern strings;
@@ -48,7 +46,12 @@ static struct entry *entry_of(struct callgrind *c, uint32_t func, uint32_t place
 	struct entry *e = SP_PUSH(&c->entries, &c->n, &c->cap);
 	if (!e || !sp_map64_put(&c->ids, key, (uint32_t)c->n - 1))
 		return NULL;
-	*e = (struct entry){func, place, callee, {{0}}};
+	size_t at = (c->n - 1) * c->n_costs;
+	if (!sp_grow(&c->costs, &c->costs_cap, at + c->n_costs, sizeof *c->costs) ||
+	    at > UINT32_MAX)
+		return NULL;
+	memset(c->costs + at, 0, c->n_costs * sizeof *c->costs);
+	*e = (struct entry){func, place, callee, (uint32_t)at};
 	return e;
 }
 
@@ -58,8 +61,8 @@ static bool add_cost(struct callgrind *c, const struct view_row *row, uint32_t f
 	struct entry *e = entry_of(c, func, place, callee);
 	if (!e)
 		return false;
-	e->cost.v[0] += row->n;
-	e->cost.v[1] += row->weight;
+	c->costs[e->costs] += row->n;
+	c->costs[e->costs + c->column[row->event]] += row->weight;
 	return true;
 }
 
@@ -110,8 +113,12 @@ static void write_function(struct callgrind *c, const char *key, uint32_t func)
 
 static void write_cost(struct callgrind *c, const struct entry *e)
 {
-	out_printf(c->o, "%u %llu %llu\n", c->v->places[e->place].line,
-		   (unsigned long long)e->cost.v[0], (unsigned long long)e->cost.v[1]);
+	out_u64(c->o, c->v->places[e->place].line);
+	for (size_t i = 0; i < c->n_costs; i++) {
+		out_char(c->o, ' ');
+		out_u64(c->o, c->costs[e->costs + i]);
+	}
+	out_char(c->o, '\n');
 }
 
 static int by_place(const void *a, const void *b)
@@ -156,10 +163,40 @@ static void write_entries(struct callgrind *c)
 			write_name(c, "cob", 0, callee->module);
 			write_name(c, "cfi", 1, callee->file ? callee->file : "???");
 			write_function(c, "cfn", e->callee);
-			out_printf(c->o, "calls=%llu 0\n", (unsigned long long)e->cost.v[0]);
+			out_printf(c->o, "calls=%llu 0\n", (unsigned long long)c->costs[e->costs]);
 		}
 		write_cost(c, e);
 	}
+}
+
+/* Names of events are words of letters, digits and underscores there. */
+static void write_event_name(struct out *o, uint32_t event, const char *name)
+{
+	out_printf(o, "E%u_", event);
+	for (; *name; name++) {
+		bool word = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
+			    (*name >= '0' && *name <= '9');
+		out_char(o, word ? *name : '_');
+	}
+}
+
+static void write_event_names(struct callgrind *c)
+{
+	const struct view *v = c->v;
+	for (uint32_t e = 0; view_next_event(v, &e); e++) {
+		const struct sp_spool_event *event = sp_spool_event(v->spool, e);
+		out_str(c->o, "event: ");
+		write_event_name(c->o, e, event->name);
+		out_str(c->o, " : ");
+		out_text(c->o, event->name, 0);
+		out_str(c->o, event->weight_is_time ? ", nanoseconds\n" : "\n");
+	}
+	out_str(c->o, "events: Samples");
+	for (uint32_t e = 0; view_next_event(v, &e); e++) {
+		out_char(c->o, ' ');
+		write_event_name(c->o, e, sp_spool_event(v->spool, e)->name);
+	}
+	out_char(c->o, '\n');
 }
 
 static void write_head(struct callgrind *c)
@@ -172,11 +209,37 @@ static void write_head(struct callgrind *c)
 		out_text(c->o, cmd, 0);
 		out_char(c->o, '\n');
 	}
-	out_printf(c->o,
-		   "event: Samples : samples\nevent: Weight : %s\nevents: Samples Weight\n"
-		   "summary: %llu %llu\n",
-		   view_weight_is_time(v) ? "nanoseconds" : "weight of the events",
-		   (unsigned long long)v->n_samples, (unsigned long long)v->weight);
+	out_str(c->o, "event: Samples : samples\n");
+	if (v->apart)
+		write_event_names(c);
+	else
+		out_printf(c->o, "event: Weight : %s\nevents: Samples Weight\n",
+			   view_weight_is_time(v) ? "nanoseconds" : "weight of the events");
+	out_str(c->o, "summary:");
+	for (size_t i = 0; i < c->n_costs; i++) {
+		uint64_t sum = 0;
+		for (size_t j = 0; j < c->n; j++)
+			if (c->entries[j].callee == SP_NONE)
+				sum += c->costs[c->entries[j].costs + i];
+		out_char(c->o, ' ');
+		out_u64(c->o, sum);
+	}
+	out_char(c->o, '\n');
+}
+
+/* A column for the samples, and one for the weight of each event that is shown apart. */
+static bool make_columns(struct callgrind *c)
+{
+	const struct view *v = c->v;
+	c->column = calloc(sp_spool_n_events(v->spool) + 1, sizeof *c->column);
+	c->n_costs = 1;
+	for (uint32_t e = 0; c->column && view_next_event(v, &e); e++) {
+		c->column[e] = v->apart ? (uint32_t)c->n_costs : 1;
+		c->n_costs += v->apart || c->n_costs == 1;
+	}
+	if (c->n_costs == 1)
+		c->n_costs = 2;
+	return c->column != NULL;
 }
 
 /* The function that stands for each group of tasks. */
@@ -187,8 +250,9 @@ static uint32_t *add_roots(struct view *v, struct groups *g, struct sp_err *err)
 		return NULL;
 	uint32_t *roots = malloc((g->n + 1) * sizeof *roots);
 	for (size_t i = 0; roots && i < g->n; i++) {
-		struct view_func f = {*g->names[i] ? g->names[i] : "[all]", NULL, "", VIEW_GROUP,
-				      0};
+		struct view_func f = {.name = *g->names[i] ? g->names[i] : "[all]",
+				      .module = "",
+				      .kind = VIEW_GROUP};
 		roots[i] = view_func_add(v, &f);
 		if (roots[i] == SP_NOT_FOUND) {
 			free(roots);
@@ -206,7 +270,7 @@ int format_callgrind(struct view *v, struct out *o, struct sp_err *err)
 	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
 	c.fn_named = calloc(v->n_funcs + 1, 1);
 	c.stamps = calloc(v->n_funcs + 1, sizeof *c.stamps);
-	bool ok = roots && levels && c.fn_named && c.stamps;
+	bool ok = roots && levels && c.fn_named && c.stamps && make_columns(&c);
 	for (size_t i = 0; ok && i < v->n_rows; i++)
 		ok = !v->rows[i].n ||
 		     add_row(&c, i, roots[groups.of_task[v->rows[i].task]], levels);
@@ -220,6 +284,8 @@ int format_callgrind(struct view *v, struct out *o, struct sp_err *err)
 	groups_deinit(&groups);
 	free(levels);
 	free(c.entries);
+	free(c.costs);
+	free(c.column);
 	free(c.fn_named);
 	free(c.stamps);
 	sp_map64_deinit(&c.callers);

@@ -76,9 +76,8 @@ static bool is_noise(double p, double q, uint64_t n, uint64_t m)
 
 static void compare(struct changes *c, const struct view *old, const struct view *new)
 {
-	bool weight = new->opt->by_weight, by_total = new->opt->sort_total;
-	uint64_t before = weight ? old->weight : old->n_samples;
-	uint64_t now = weight ? new->weight : new->n_samples;
+	bool by_total = new->opt->sort_total;
+	uint64_t before = view_total(old), now = view_total(new);
 	for (size_t i = 0; i < c->n; i++) {
 		struct change *x = &c->v[i];
 		const uint64_t *by = by_total ? x->total : x->self;
@@ -135,9 +134,7 @@ static void write_line(struct out *o, const struct term *t, const struct change 
 static void write_half(struct view *v, struct out *o, const struct term *t, const struct changes *c,
 		       bool slower)
 {
-	bool weight = v->opt->by_weight;
-	uint64_t before = weight ? v->before->weight : v->before->n_samples;
-	uint64_t now = weight ? v->weight : v->n_samples;
+	uint64_t before = view_total(v->before), now = view_total(v);
 	size_t limit = v->opt->limit ? v->opt->limit : DIFF_LINES, n = 0, left = 0;
 	double least = v->opt->min_percent >= 0 ? v->opt->min_percent : 0.005;
 	for (size_t i = 0; i < c->n; i++) {

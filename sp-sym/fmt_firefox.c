@@ -2,6 +2,7 @@
  * is read by all later ones (their upgraders; firefox-devtools/profiler,
  * docs-developer/CHANGELOG-formats.md). Loading checks little, so indexes are kept in range, a
  * stack's prefix is always an earlier one, and times do not decrease. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "build_id.h"
@@ -53,12 +54,16 @@ struct table_stack {
 /* The tables of one thread: only what its samples need. */
 struct tables {
 	struct sp_intern strings;
-	struct sp_map64 func_ids, frame_ids, stack_ids, resource_ids, of_stack;
+	struct sp_map64 func_ids, resource_ids;
 	struct table_func *funcs;
 	struct table_frame *frames;
 	struct table_stack *stacks;
 	uint32_t *libs; /* by resource: the library */
 	size_t n_funcs, funcs_cap, n_frames, frames_cap, n_stacks, stacks_cap, n_libs, libs_cap;
+};
+
+struct known {
+	uint32_t thread, id;
 };
 
 struct writer {
@@ -67,6 +72,20 @@ struct writer {
 	struct sp_map64 lib_ids; /* by the spool's file number */
 	uint32_t *libs;          /* owned; by library: a module of that file */
 	size_t n_libs, libs_cap;
+	uint32_t thread;         /* the one at hand, from 1 */
+	struct node {
+		uint32_t parent, frame, level; /* of the view; frame SP_NONE: [no stack] */
+		uint32_t thread, id;           /* its number in the last thread that had it */
+	} * nodes;                             /* owned */
+	size_t n_nodes, nodes_cap;
+	struct names {
+		uint32_t task, n;
+	} * names;             /* owned; by thread of the spool */
+	uint32_t *stack_of_row; /* owned; of the rows no more is read for each sample */
+	struct known *known_stacks; /* owned; by stack of the view: as known */
+	uint32_t *leaf, *path; /* owned; by stack of the view: its node; room for a way to the root */
+	struct known *known; /* owned; by level: the frame in the last thread that had it */
+	struct sp_map64 pids;           /* those of the threads so far */
 	bool failed;
 };
 
@@ -74,10 +93,7 @@ static void tables_deinit(struct tables *t)
 {
 	sp_intern_deinit(&t->strings);
 	sp_map64_deinit(&t->func_ids);
-	sp_map64_deinit(&t->frame_ids);
-	sp_map64_deinit(&t->stack_ids);
 	sp_map64_deinit(&t->resource_ids);
-	sp_map64_deinit(&t->of_stack);
 	free(t->funcs);
 	free(t->frames);
 	free(t->stacks);
@@ -149,60 +165,92 @@ static uint32_t func_of(struct writer *w, struct tables *t, const struct view_fr
 }
 
 /* A frame per level of inlining; level is unique to its frame of the view. */
-static uint32_t frame_of(struct writer *w, struct tables *t, const struct view_frame *f, uint32_t i)
+static uint32_t frame_of(struct writer *w, struct tables *t, const struct node *node)
 {
-	uint32_t level = f->level_at + i, id = sp_map64_get(&t->frame_ids, level);
-	if (id != SP_NOT_FOUND)
-		return id;
+	static const struct view_frame none = {.n_levels = 1, .f = {.mode = SP_FRAME_TRUNCATED}};
+	const struct view_frame *f = node->frame == SP_NONE ? &none : &w->v->frames[node->frame];
+	uint32_t level = node->level;
+	struct known *known = &w->known[level];
+	if (known->thread == w->thread)
+		return known->id;
 	uint32_t func = func_of(w, t, f, w->v->levels[level].func);
 	struct table_frame *slot = SP_PUSH(&t->frames, &t->n_frames, &t->frames_cap);
 	if (!slot) {
 		w->failed = true;
 		return 0;
 	}
-	*slot = (struct table_frame){.func = func,
-				     .level = level,
-				     .depth = f->n_levels - 1 - i,
-				     .offset = f->f.rel_ip,
-				     .has_offset = t->funcs[func].resource != SP_NONE};
-	return put(w, &t->frame_ids, level, t->n_frames - 1);
+	*slot = (struct table_frame){
+		.func = func,
+		.level = level,
+		.depth = f == &none ? 0 : f->n_levels - 1 - (level - f->level_at),
+		.offset = f->f.rel_ip,
+		.has_offset = t->funcs[func].resource != SP_NONE};
+	*known = (struct known){w->thread, (uint32_t)t->n_frames - 1};
+	return known->id;
 }
 
-static uint32_t push_stack(struct writer *w, struct tables *t, uint32_t prefix, uint32_t frame)
+static uint32_t push_node(struct writer *w, struct sp_map64 *edges, uint32_t parent, uint32_t frame,
+			  uint32_t level)
 {
-	uint64_t key = (uint64_t)prefix << 32 | frame;
-	uint32_t id = sp_map64_get(&t->stack_ids, key);
+	uint64_t key = (uint64_t)parent << 32 | level;
+	uint32_t id = sp_map64_get(edges, key);
 	if (id != SP_NOT_FOUND)
 		return id;
-	struct table_stack *slot = SP_PUSH(&t->stacks, &t->n_stacks, &t->stacks_cap);
-	if (!slot) {
+	struct node *node = SP_PUSH(&w->nodes, &w->n_nodes, &w->nodes_cap);
+	if (!node) {
 		w->failed = true;
-		return 0;
+		return SP_NONE;
 	}
-	*slot = (struct table_stack){prefix, frame};
-	return put(w, &t->stack_ids, key, t->n_stacks - 1);
+	*node = (struct node){.parent = parent, .frame = frame, .level = level};
+	return put(w, edges, key, w->n_nodes - 1);
 }
 
-/* The stack's number in the thread's table. */
+/* The tree of all stacks, of which each thread's table has a part. */
+static void make_nodes(struct writer *w)
+{
+	const struct view *v = w->v;
+	struct sp_map64 edges = {0};
+	for (size_t i = 0; i < v->n_stacks && !w->failed; i++) {
+		const struct view_stack *s = &v->stacks[i];
+		uint32_t at = SP_NONE;
+		for (uint32_t k = s->n; k-- > 0 && !w->failed;) {
+			uint32_t frame = v->stack_frames[s->at + k];
+			const struct view_frame *f = &v->frames[frame];
+			for (uint32_t j = f->n_levels; j-- > 0;)
+				at = push_node(w, &edges, at, frame, f->level_at + j);
+		}
+		if (!s->n)
+			at = push_node(w, &edges, at, SP_NONE, v->special[VIEW_NO_STACK]);
+		w->leaf[i] = at;
+	}
+	sp_map64_deinit(&edges);
+}
+
+/* The stack's number in the thread's table: what is missing of its way from the root is added. */
 static uint32_t stack_of(struct writer *w, struct tables *t, uint32_t stack)
 {
-	static const struct view_frame none = {.n_levels = 1, .f = {.mode = SP_FRAME_TRUNCATED}};
-	const struct view *v = w->v;
-	const struct view_stack *s = &v->stacks[stack];
-	uint32_t id = sp_map64_get(&t->of_stack, stack), prefix = SP_NONE;
-	if (id != SP_NOT_FOUND)
-		return id;
-	for (uint32_t i = s->n; i-- > 0 && !w->failed;) {
-		const struct view_frame *f = &v->frames[v->stack_frames[s->at + i]];
-		for (uint32_t j = f->n_levels; j-- > 0;)
-			prefix = push_stack(w, t, prefix, frame_of(w, t, f, j));
+	struct known *known = &w->known_stacks[stack];
+	uint32_t at = w->leaf[stack], prefix = SP_NONE;
+	size_t n = 0;
+	if (known->thread == w->thread)
+		return known->id;
+	for (; at != SP_NONE && w->nodes[at].thread != w->thread; at = w->nodes[at].parent)
+		w->path[n++] = at;
+	if (at != SP_NONE)
+		prefix = w->nodes[at].id;
+	while (n--) {
+		struct node *node = &w->nodes[w->path[n]];
+		struct table_stack *slot = SP_PUSH(&t->stacks, &t->n_stacks, &t->stacks_cap);
+		if (!slot) {
+			w->failed = true;
+			return 0;
+		}
+		*slot = (struct table_stack){prefix, frame_of(w, t, node)};
+		node->thread = w->thread;
+		node->id = prefix = (uint32_t)t->n_stacks - 1;
 	}
-	if (!s->n) {
-		struct view_frame f = none;
-		f.level_at = v->special[VIEW_NO_STACK];
-		prefix = push_stack(w, t, prefix, frame_of(w, t, &f, 0));
-	}
-	return put(w, &t->of_stack, stack, prefix);
+	*known = (struct known){w->thread, prefix};
+	return prefix;
 }
 
 static void begin(struct out *o, const char *name)
@@ -304,64 +352,123 @@ static void write_tables(struct writer *w, struct tables *t)
 		   "\"libIndex\":[],\"name\":[]}");
 }
 
+/* Milliseconds, exact. */
 static void write_ms(struct out *o, uint64_t ns)
 {
-	out_printf(o, "%llu.%06llu", (unsigned long long)(ns / 1000000),
-		   (unsigned long long)(ns % 1000000));
+	uint64_t part = ns % 1000000;
+	char digits[8] = ".000000";
+	size_t n = 7;
+	out_u64(o, ns / 1000000);
+	if (!part)
+		return;
+	for (size_t i = 6; i > 0; i--, part /= 10)
+		digits[i] = (char)('0' + part % 10);
+	while (digits[n - 1] == '0')
+		n--;
+	out_add(o, digits, n);
 }
 
-/* Execs of the process, and in the first thread of the file the losses. */
-static void write_markers(struct writer *w, struct tables *t, int32_t pid, bool main, bool first)
+/* The columns of the marker table. */
+struct markers {
+	struct out name, data, start, end, phase;
+	size_t n;
+};
+
+/* to_ns UINT64_MAX: an instant, else an interval. */
+static void add_marker(struct writer *w, struct tables *t, struct markers *m, const char *name,
+		       const char *text, uint64_t from_ns, uint64_t to_ns)
 {
-	const struct view *v = w->v;
-	struct out *o = w->o;
-	uint64_t base = v->first_ns;
-	size_t n = 0, n_exec = main ? sp_spool_n_execs(v->spool) : 0;
-	size_t n_loss = first ? sp_spool_n_losses(v->spool) : 0;
-	struct out name = {.memory = true}, data = {.memory = true}, start = {.memory = true},
-		   end = {.memory = true}, phase = {.memory = true};
-	for (size_t i = 0; i < n_exec + n_loss; i++) {
-		const struct sp_spool_exec *x = i < n_exec ? sp_spool_exec(v->spool, i) : NULL;
-		const struct sp_spool_loss *l = x ? NULL : sp_spool_loss(v->spool, i - n_exec);
-		if (x && (x->pid != pid || x->kind != 0))
+	uint64_t base = w->v->first_ns, from = from_ns > base ? from_ns - base : 0;
+	uint64_t to = to_ns > base ? to_ns - base : 0;
+	bool instant = to_ns == UINT64_MAX;
+	const char *sep = m->n++ ? "," : "";
+	out_str(&m->name, sep);
+	out_u64(&m->name, string(w, t, name));
+	out_str(&m->start, sep);
+	write_ms(&m->start, from);
+	out_str(&m->end, sep);
+	if (instant)
+		out_str(&m->end, "null");
+	else
+		write_ms(&m->end, to > from ? to : from);
+	out_printf(&m->phase, "%s%d", sep, instant ? 0 : 1);
+	out_printf(&m->data, "%s{\"type\":\"Text\",\"name\":", sep);
+	out_json(&m->data, text);
+	out_char(&m->data, '}');
+}
+
+static void add_execs(struct writer *w, struct tables *t, struct markers *m, int32_t pid)
+{
+	for (size_t i = 0; i < sp_spool_n_execs(w->v->spool); i++) {
+		const struct sp_spool_exec *x = sp_spool_exec(w->v->spool, i);
+		struct sp_buf line = {0};
+		if (x->pid != pid || x->kind != 0)
 			continue;
-		uint64_t from = x ? x->time_ns : l->from_ns, to = x ? from : l->to_ns;
-		from = from > base ? from - base : 0;
-		to = to > base ? to - base : 0;
-		const char *sep = n++ ? "," : "";
-		out_str(&name, sep);
-		out_u64(&name, string(w, t, x ? "exec" : l->kind ? "throttled" : "lost records"));
-		out_str(&start, sep);
-		write_ms(&start, from);
-		out_str(&end, sep);
-		if (x)
-			out_str(&end, "null");
-		else
-			write_ms(&end, to > from ? to : from);
-		out_printf(&phase, "%s%d", sep, x ? 0 : 1);
-		out_printf(&data, "%s{\"type\":\"Text\",\"name\":", sep);
-		if (x) {
-			/* The words of the command line, with blanks between them. */
-			struct sp_buf line = {0};
-			for (uint32_t k = 0; x->cmdline && k < x->cmdline_len; k++)
-				sp_buf_u8(&line, x->cmdline[k] ? (uint8_t)x->cmdline[k] : ' ');
-			sp_buf_u8(&line, 0);
-			out_json(&data, line.failed ? "" : (const char *)line.data);
-			sp_buf_deinit(&line);
-		} else {
-			out_printf(&data, "\"%llu\"", (unsigned long long)l->count);
-		}
-		out_char(&data, '}');
+		/* The words of the command line, with blanks between them. */
+		for (uint32_t k = 0; x->cmdline && k < x->cmdline_len; k++)
+			sp_buf_u8(&line, x->cmdline[k] ? (uint8_t)x->cmdline[k] : ' ');
+		sp_buf_u8(&line, 0);
+		add_marker(w, t, m, "exec", line.failed ? "" : (const char *)line.data, x->time_ns,
+			   UINT64_MAX);
+		sp_buf_deinit(&line);
 	}
+}
+
+static void add_losses(struct writer *w, struct tables *t, struct markers *m)
+{
+	for (size_t i = 0; i < sp_spool_n_losses(w->v->spool); i++) {
+		const struct sp_spool_loss *l = sp_spool_loss(w->v->spool, i);
+		char count[24];
+		snprintf(count, sizeof count, "%llu", (unsigned long long)l->count);
+		add_marker(w, t, m, l->kind ? "throttled" : "lost records", count, l->from_ns,
+			   l->to_ns);
+	}
+}
+
+/* The profiler gives a thread one name: where it had several, a marker for as long as each was seen.
+ */
+static void add_names(struct writer *w, struct tables *t, struct markers *m, const struct series *s,
+		      size_t a, size_t b)
+{
+	const struct view_row *rows = w->v->rows;
+	size_t before = m->n;
+	for (size_t i = a, j; i < b; i = j) {
+		uint32_t task = rows[s->row[i]].task;
+		for (j = i + 1; j < b && rows[s->row[j]].task == task; j++)
+			;
+		if (j == b && m->n == before)
+			return; /* it never had another */
+		add_marker(w, t, m, "thread name", w->v->tasks[task].comm, s->time_ns[i],
+			   s->time_ns[j - 1]);
+	}
+}
+
+/* Names; in the first thread of each process its execs, in that of the file the losses. */
+static void write_markers(struct writer *w, struct tables *t, const struct series *s, size_t list,
+			  bool first_of_pid, bool first)
+{
+	struct out *o = w->o;
+	struct markers m = {.name = {.memory = true},
+			    .data = {.memory = true},
+			    .start = {.memory = true},
+			    .end = {.memory = true},
+			    .phase = {.memory = true}};
+	size_t a = s->start[list], b = s->start[list + 1];
+	if (w->names[w->v->tasks[w->v->rows[s->row[a]].task].thread].n > 1)
+		add_names(w, t, &m, s, a, b);
+	if (first_of_pid)
+		add_execs(w, t, &m, w->v->tasks[w->v->rows[s->row[a]].task].pid);
+	if (first)
+		add_losses(w, t, &m);
 	struct {
 		const char *key;
 		struct out *column;
-	} columns[] = {{"name", &name},
-		       {"data", &data},
-		       {"startTime", &start},
-		       {"endTime", &end},
-		       {"phase", &phase}};
-	out_printf(o, ",\n\"markers\":{\"length\":%zu", n);
+	} columns[] = {{"name", &m.name},
+		       {"data", &m.data},
+		       {"startTime", &m.start},
+		       {"endTime", &m.end},
+		       {"phase", &m.phase}};
+	out_printf(o, ",\n\"markers\":{\"length\":%zu", m.n);
 	for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
 		begin(o, columns[i].key);
 		out_add(o, columns[i].column->buf.data, columns[i].column->buf.len);
@@ -369,8 +476,25 @@ static void write_markers(struct writer *w, struct tables *t, int32_t pid, bool 
 		w->failed |= columns[i].column->buf.failed;
 		sp_buf_deinit(&columns[i].column->buf);
 	}
-	COLUMN(o, "category", n, out_char(o, '0'));
+	COLUMN(o, "category", m.n, out_char(o, '0'));
 	out_char(o, '}');
+}
+
+/* Off CPU the time counts, with --weight on CPU too; the profiler knows no other weights here. */
+static bool has_weights(const struct view *v, uint32_t event)
+{
+	const struct sp_spool_event *e = sp_spool_event(v->spool, event);
+	return e->weight_is_time &&
+	       (v->opt->weight == WEIGHT_DEFAULT ? view_is_offcpu(e)
+						 : v->opt->weight != WEIGHT_SAMPLES);
+}
+
+static bool needs_weights(const struct view *v)
+{
+	bool any = false;
+	for (uint32_t e = 0; view_next_event(v, &e); e++)
+		any |= has_weights(v, e);
+	return any;
 }
 
 static void write_samples(struct writer *w, struct tables *t, const struct series *s, size_t a,
@@ -378,8 +502,14 @@ static void write_samples(struct writer *w, struct tables *t, const struct serie
 {
 	struct out *o = w->o;
 	size_t n = b - a;
-	out_printf(o, "\"samples\":{\"length\":%zu,\"weightType\":\"samples\",\"weight\":null", n);
-	COLUMN(o, "stack", n, out_u64(o, stack_of(w, t, w->v->rows[s->row[a + i]].stack)));
+	bool weights = has_weights(w->v, w->v->rows[s->row[a]].event);
+	out_printf(o, "\"samples\":{\"length\":%zu,\"weightType\":\"%s\"", n,
+		   weights ? "tracing-ms" : "samples");
+	if (weights)
+		COLUMN(o, "weight", n, write_ms(o, s->weight[a + i]));
+	else
+		out_str(o, ",\"weight\":null");
+	COLUMN(o, "stack", n, out_u64(o, stack_of(w, t, w->stack_of_row[s->row[a + i]])));
 	begin(o, "time");
 	uint64_t last = 0;
 	for (size_t i = a; i < b; i++) {
@@ -401,40 +531,80 @@ static void write_strings(struct out *o, const struct tables *t)
 	out_char(o, ']');
 }
 
-/* The name that most of the thread's samples have. */
-static const struct view_task *thread_task(const struct view *v, const struct series *s, size_t a,
-					   size_t b, uint64_t *counts)
+/* Of each thread of the spool, the name that most of its samples have, and how many names it had. */
+static bool name_threads(struct writer *w)
 {
-	uint32_t best = v->rows[s->row[a]].task;
-	for (size_t i = a; i < b; i++) {
-		uint32_t task = v->rows[s->row[i]].task;
-		counts[task]++;
-		if (counts[task] > counts[best])
-			best = task;
+	const struct view *v = w->v;
+	uint64_t *n = calloc(v->n_tasks + 1, sizeof *n);
+	w->names = calloc(sp_spool_n_threads(v->spool) + 1, sizeof *w->names);
+	for (size_t i = 0; n && i < v->n_rows; i++)
+		n[v->rows[i].task] += v->rows[i].n;
+	for (size_t i = 0; n && w->names && i < v->n_tasks; i++) {
+		struct names *names = &w->names[v->tasks[i].thread];
+		if (!n[i])
+			continue;
+		if (!names->n++ || n[i] > n[names->task])
+			names->task = (uint32_t)i;
 	}
-	return &v->tasks[best];
+	free(n);
+	return n && w->names;
 }
 
-static void write_thread(struct writer *w, const struct series *s, uint32_t thread,
-			 const uint32_t *process, uint64_t *counts, bool first)
+/* Where events are apart, a thread stands once for each: their names tell them apart, and a tid that
+ * is a text (as the format allows) where there would be two of one number. */
+static void write_names(const struct view *v, struct out *o, const struct view_task *task,
+			const struct sp_spool_event *event, bool again)
+{
+	struct out name = {.memory = true};
+	out_str(&name, *task->comm ? task->comm : "?");
+	if (v->apart) {
+		out_str(&name, " (");
+		out_str(&name, event->name);
+		out_char(&name, ')');
+	}
+	out_char(&name, 0);
+	out_json(o, name.buf.failed ? "?" : (const char *)name.buf.data);
+	if (again) {
+		name.buf.len = 0;
+		out_printf(&name, "%d ", task->tid);
+		out_str(&name, event->name);
+		out_char(&name, 0);
+		out_str(o, ",\"tid\":");
+		out_json(o, name.buf.failed ? "?" : (const char *)name.buf.data);
+	} else {
+		out_printf(o, ",\"tid\":%d", task->tid);
+	}
+	sp_buf_deinit(&name.buf);
+}
+
+static void write_thread(struct writer *w, const struct series *s, size_t list,
+			 const uint32_t *process)
 {
 	struct out *o = w->o;
+	const struct view *v = w->v;
 	struct tables t = {0};
-	size_t a = s->start[thread], b = s->start[thread + 1];
-	const struct view_task *task = thread_task(w->v, s, a, b, counts);
-	const struct view_task *main = &w->v->tasks[process[task - w->v->tasks]];
+	size_t a = s->start[list], b = s->start[list + 1];
+	const struct names *names = &w->names[v->tasks[v->rows[s->row[a]].task].thread];
+	const struct view_task *task = &v->tasks[names->task];
+	const struct view_task *main = &v->tasks[process[task - v->tasks]];
+	uint32_t event = v->rows[s->row[a]].event;
+	size_t n_events = v->apart ? sp_spool_n_events(v->spool) : 1;
+	bool again = s->start[list - list % n_events] < a; /* the thread has an earlier list */
+	bool first = w->thread++ == 0, is_main = task->tid == task->pid && !again;
+	bool first_of_pid = sp_map64_get(&w->pids, (uint32_t)task->pid) == SP_NOT_FOUND;
+	put(w, &w->pids, (uint32_t)task->pid, 0);
 	out_str(o, first ? "\n{\"name\":" : ",\n{\"name\":");
-	out_json(o, *task->comm ? task->comm : "?");
+	write_names(v, o, task, sp_spool_event(v->spool, event), again);
 	out_str(o, ",\"processName\":");
 	out_json(o, *main->comm ? main->comm : "?");
 	out_printf(o,
-		   ",\"isMainThread\":%s,\"pid\":\"%d\",\"tid\":%d,\"processType\":\"default\","
+		   ",\"isMainThread\":%s,\"pid\":\"%d\",\"processType\":\"default\","
 		   "\"processStartupTime\":0,\"processShutdownTime\":null,\"registerTime\":0,"
 		   "\"unregisterTime\":null,\"pausedRanges\":[],\"showMarkersInTimeline\":true,\n",
-		   task->tid == task->pid ? "true" : "false", task->pid, task->tid);
+		   is_main ? "true" : "false", task->pid);
 	write_samples(w, &t, s, a, b);
 	write_tables(w, &t);
-	write_markers(w, &t, task->pid, task->tid == task->pid, first);
+	write_markers(w, &t, s, list, first_of_pid, first);
 	write_strings(o, &t);
 	out_char(o, '}');
 	tables_deinit(&t);
@@ -508,28 +678,38 @@ static void write_libs(struct writer *w)
 	out_char(o, ']');
 }
 
+static bool make_columns(struct writer *w)
+{
+	const struct view *v = w->v;
+	w->stack_of_row = calloc(v->n_rows + 1, sizeof *w->stack_of_row);
+	w->known_stacks = calloc(v->n_stacks + 1, sizeof *w->known_stacks);
+	for (size_t i = 0; w->stack_of_row && i < v->n_rows; i++)
+		w->stack_of_row[i] = v->rows[i].stack;
+	return w->stack_of_row && w->known_stacks;
+}
+
 int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct writer w = {.v = v, .o = o};
 	struct series s;
 	int r = out_gzip(o, v->n_samples > 1000000 ? 1 : 6, err);
 	if (r >= 0)
-		r = series_init(&s, v, err);
+		r = series_init(&s, v, needs_weights(v), err);
 	if (r < 0)
 		return r;
 	uint32_t *process = groups_process_tasks(v, err);
-	uint64_t *counts = calloc(v->n_tasks + 1, sizeof *counts);
-	w.failed = !process || !counts;
-	bool first = true;
+	w.known = calloc(v->n_levels + 1, sizeof *w.known);
+	w.leaf = calloc(v->n_stacks + 1, sizeof *w.leaf);
+	w.path = calloc(v->max_levels + 1, sizeof *w.path);
+	w.failed = !process || !name_threads(&w) || !make_columns(&w) || !w.known || !w.leaf || !w.path;
+	if (!w.failed)
+		make_nodes(&w);
 	if (!w.failed) {
 		write_meta(v, o);
 		out_str(o, ",\n\"pages\":[],\"counters\":[],\"profilerOverhead\":[],\"threads\":[");
-		for (size_t t = 0; t < s.n_threads && !w.failed; t++) {
-			if (s.start[t] == s.start[t + 1])
-				continue;
-			write_thread(&w, &s, (uint32_t)t, process, counts, first);
-			first = false;
-		}
+		for (size_t i = 0; i < s.n_lists && !w.failed; i++)
+			if (s.start[i] < s.start[i + 1])
+				write_thread(&w, &s, i, process);
 		out_char(o, ']');
 		write_libs(&w);
 		out_str(o, "}\n");
@@ -539,9 +719,16 @@ int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 			  "--pid "
 			  "or --tid make it shorter";
 	free(process);
-	free(counts);
 	free(w.libs);
+	free(w.known);
+	free(w.nodes);
+	free(w.leaf);
+	free(w.path);
+	free(w.names);
+	free(w.stack_of_row);
+	free(w.known_stacks);
 	sp_map64_deinit(&w.lib_ids);
+	sp_map64_deinit(&w.pids);
 	series_deinit(&s);
 	return w.failed ? sp_err_nomem(err) : 0;
 }

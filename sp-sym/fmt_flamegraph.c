@@ -81,7 +81,7 @@ static double percent(uint64_t part, uint64_t whole)
 
 static const char *unit(const struct view *v)
 {
-	return !v->opt->by_weight ? "samples" : view_weight_is_time(v) ? "ns" : "weight";
+	return !v->by_weight ? "samples" : view_weight_is_time(v) ? "ns" : "weight";
 }
 
 /* A name in at most `columns` columns, as XML: C++ names lose the insides of their brackets, then
@@ -208,7 +208,7 @@ static void write_funcs(struct view *v, struct out *o)
 		out_printf(o, "%s[%u,%u,%u,%d,\"%s\",\"%s\"]", i ? ",\n" : "\n", id[0], id[1],
 			   id[2], (int)v->funcs[i].kind, plain, pale);
 	}
-	out_str(o, "],\n");
+	out_str(o, "]");
 out:
 	sp_intern_deinit(&strings);
 	sp_buf_deinit(&ids);
@@ -252,7 +252,7 @@ static void write_nodes(struct out *o, const struct tree *t)
 		out_char(o, ',');
 		out_u64(o, n->total);
 	}
-	out_str(o, "]}");
+	out_char(o, ']');
 }
 
 /* Too many nodes for a browser: the smallest leave, at a threshold that is raised until it does. */
@@ -263,9 +263,9 @@ static void limit_nodes(struct tree *t)
 		left = tree_prune(t, least, 0);
 }
 
-static int write_data(struct view *v, struct out *o, struct sp_err *err)
+/* The tree of one event, or of all that is shown. */
+static int write_event(struct view *v, struct out *o, const char *name, struct sp_err *err)
 {
-	static const char *const groups[] = {"comm", "none", "process", "thread", "comm", "pool"};
 	struct tree t;
 	int r = tree_build(&t, v, GROUP_THREAD, err);
 	if (r < 0)
@@ -276,22 +276,51 @@ static int write_data(struct view *v, struct out *o, struct sp_err *err)
 	r = tree_sort(&t, v, false, err);
 	uint32_t *process = r < 0 ? NULL : groups_process_tasks(v, err);
 	if (process) {
-		o->in_html = true;
-		out_printf(o, "{\"unit\":\"%s\",\"group\":\"%s\",\"total\":%llu,\"kinds\":[",
-			   unit(v), groups[v->opt->group],
+		out_str(o, "{\"name\":");
+		out_json(o, name);
+		out_printf(o, ",\"unit\":\"%s\",\"total\":%llu,\n", unit(v),
 			   (unsigned long long)t.nodes[TREE_ROOT].total);
-		for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
-			out_printf(o, "%s\"%s\"", i ? "," : "", kind_names[i]);
-		out_str(o, "],\n");
-		write_funcs(v, o);
 		write_threads(v, o, &t, process);
 		write_nodes(o, &t);
-		o->in_html = false;
+		out_char(o, '}');
 	} else if (r >= 0) {
 		r = SP_ERR_NOMEM;
 	}
 	free(process);
 	tree_deinit(&t);
+	return r;
+}
+
+static int write_events(struct view *v, struct out *o, struct sp_err *err)
+{
+	int r = 0;
+	size_t n = 0;
+	out_str(o, "\"events\":[");
+	if (!v->apart)
+		r = write_event(v, o, "", err);
+	for (uint32_t e = 0; v->apart && r >= 0 && view_next_event(v, &e); e++) {
+		out_str(o, n++ ? ",\n" : "");
+		r = view_only(v, e, err);
+		if (r >= 0)
+			r = write_event(v, o, sp_spool_event(v->spool, e)->name, err);
+	}
+	view_all(v);
+	out_str(o, "],\n");
+	return r;
+}
+
+static int write_data(struct view *v, struct out *o, struct sp_err *err)
+{
+	static const char *const groups[] = {"comm", "none", "process", "thread", "comm", "pool"};
+	o->in_html = true;
+	out_printf(o, "{\"group\":\"%s\",\"kinds\":[", groups[v->opt->group]);
+	for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
+		out_printf(o, "%s\"%s\"", i ? "," : "", kind_names[i]);
+	out_str(o, "],\n");
+	int r = write_events(v, o, err);
+	write_funcs(v, o); /* with the groups that the trees have added */
+	out_char(o, '}');
+	o->in_html = false;
 	return r;
 }
 
@@ -326,7 +355,7 @@ static void write_about(struct view *v, struct out *o)
 	out_str(o, "</span>");
 }
 
-static void write_tools(struct out *o)
+static void write_tools(const struct view *v, struct out *o)
 {
 	static const enum view_kind shown[] = {VIEW_NATIVE, VIEW_KERNEL, VIEW_PYTHON, VIEW_JIT,
 					       VIEW_ADDRESS};
@@ -334,7 +363,10 @@ static void write_tools(struct out *o)
 		"\n<div class=\"tools scripted\">"
 		"<input type=\"search\" id=\"search\" placeholder=\"Search (regular expression)\" "
 		"aria-label=\"Search\" spellcheck=\"false\"><span class=\"hits\" "
-		"id=\"hits\"></span>"
+		"id=\"hits\"></span>");
+	if (v->apart)
+		out_str(o, "<label>event <select id=\"event\"></select></label>");
+	out_str(o,
 		"<label>by <select id=\"group\"><option value=\"comm\">name</option>"
 		"<option value=\"none\">nothing</option><option value=\"process\">process</option>"
 		"<option value=\"thread\">thread</option><option value=\"pool\">pool</option>"
@@ -367,9 +399,13 @@ int format_flamegraph(struct view *v, struct out *o, struct sp_err *err)
 	out_xml(o, title);
 	out_str(o, "</h1>");
 	write_about(v, o);
-	write_tools(o);
+	write_tools(v, o);
 	out_str(o, "</header>\n<main id=\"chart\" tabindex=\"0\">\n");
-	int r = write_svg(v, o, err);
+	uint32_t first = 0;
+	int r = v->apart && view_next_event(v, &first) ? view_only(v, first, err) : 0;
+	if (r >= 0)
+		r = write_svg(v, o, err);
+	view_all(v);
 	if (r < 0)
 		return r;
 	out_str(o, "\n</main>\n<footer id=\"detail\" class=\"scripted\">"

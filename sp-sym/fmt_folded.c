@@ -21,8 +21,9 @@ static void write_node(struct out *line, const struct view *v, const struct tree
 static void write_lines(const struct tree *t, const struct view *v, struct out *o, struct out *line,
 			size_t *ends)
 {
-	ends[0] = 0;
+	size_t begin = ends[0] = line->buf.len;
 	if (t->nodes[TREE_ROOT].pruned) { /* --min-percent took whole groups away */
+		out_add(o, line->buf.data, begin);
 		out_str(o, "[smaller] ");
 		out_u64(o, t->nodes[TREE_ROOT].pruned);
 		out_char(o, '\n');
@@ -43,7 +44,8 @@ static void write_lines(const struct tree *t, const struct view *v, struct out *
 	}
 }
 
-int format_folded(struct view *v, struct out *o, struct sp_err *err)
+/* Of one event, if there are several: its name is then the root. */
+static int write_tree(struct view *v, struct out *o, const char *event, struct sp_err *err)
 {
 	enum view_group group = v->opt->group == GROUP_DEFAULT ? GROUP_COMM : v->opt->group;
 	struct out line = {.memory = true};
@@ -55,6 +57,10 @@ int format_folded(struct view *v, struct out *o, struct sp_err *err)
 	if (v->opt->reverse)
 		tree_prune_by_options(&t, v, 0);
 	r = tree_sort(&t, v, true, err);
+	if (event) {
+		out_text(&line, *event ? event : "event", OUT_NO_SEMICOLON | OUT_NO_SPACE);
+		out_char(&line, ';');
+	}
 	uint8_t *room = sp_buf_zero(&ends, (t.max_depth + 1) * sizeof(size_t));
 	if (r >= 0 && !room)
 		r = sp_err_nomem(err);
@@ -65,5 +71,19 @@ int format_folded(struct view *v, struct out *o, struct sp_err *err)
 	sp_buf_deinit(&line.buf);
 	sp_buf_deinit(&ends);
 	tree_deinit(&t);
+	return r;
+}
+
+int format_folded(struct view *v, struct out *o, struct sp_err *err)
+{
+	int r = 0;
+	if (!v->apart)
+		return write_tree(v, o, NULL, err);
+	for (uint32_t e = 0; r >= 0 && view_next_event(v, &e); e++) {
+		r = view_only(v, e, err);
+		if (r >= 0)
+			r = write_tree(v, o, sp_spool_event(v->spool, e)->name, err);
+	}
+	view_all(v);
 	return r;
 }

@@ -241,7 +241,7 @@ int format_lines(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct table table = {0};
 	struct term t;
-	uint64_t all = v->opt->by_weight ? v->weight : v->n_samples;
+	uint64_t all = view_total(v);
 	bool ok = fill(&table, v);
 	size_t limit = v->opt->limit ? v->opt->limit : v->opt->files.n ? SIZE_MAX : LINES_FILES;
 	term_init(&t, v, o);

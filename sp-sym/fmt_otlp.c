@@ -210,7 +210,7 @@ static void add_profile(struct otlp *p, uint32_t event, bool weight)
 		proto_varint(&p->msg, 1, p->stack_index[row->stack]);
 		proto_bytes(&p->msg, 2, attributes.data, attributes.len);
 		p->sub.len = 0;
-		sp_buf_uleb(&p->sub, view_value(v, row));
+		sp_buf_uleb(&p->sub, weight ? row->weight : row->n);
 		proto_bytes(&p->msg, 4, p->sub.data, p->sub.len);
 		move_message(&profile, 2, &p->msg);
 	}
@@ -309,7 +309,9 @@ int format_otlp(struct view *v, struct out *o, struct sp_err *err)
 		add_stacks(&p);
 		for (uint32_t i = 0; i < sp_spool_n_events(v->spool); i++)
 			if (v->event_shown[i])
-				add_profile(&p, i, v->opt->by_weight);
+				add_profile(&p, i, v->by_weight ||
+						       (v->opt->weight == WEIGHT_DEFAULT &&
+							view_is_offcpu(sp_spool_event(v->spool, i))));
 		write_profiles(&p, o);
 		write_dictionary(&p, o);
 		p.failed |= p.mappings.failed || p.locations.failed || p.functions.failed ||

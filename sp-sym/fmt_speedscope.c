@@ -1,5 +1,5 @@
 /* speedscope: its own JSON (file-format-schema.json of speedscope 1.25), a sampled profile per
- * thread with the samples in time order. It repeats the stack with each sample, so a long recording
+ * thread (and event, if there are several) with the samples in time order. It repeats the stack with each sample, so a long recording
  * is written with equal stacks together instead: the viewer's limit is near 500 MB. */
 #include <stdlib.h>
 
@@ -13,24 +13,31 @@ struct writer {
 	struct view *v;
 	struct out *o;
 	uint32_t *levels; /* owned */
-	bool time;        /* weights are ns */
+	bool time;        /* weights of the profile at hand are ns */
 };
 
-/* The profile that is shown first: the one with the most samples. Profiles are in the order of
- * threads, or of tasks when equal stacks are together. */
+/* Profiles are in the order of the series' lists, or of tasks when equal stacks are together. */
+static size_t profile_of(const struct view *v, bool together, const struct view_row *row)
+{
+	size_t n_events = sp_spool_n_events(v->spool);
+	return !together ? series_list(v, row)
+	       : v->apart ? row->task * n_events + row->event
+			  : row->task;
+}
+
+/* The profile that is shown first: the one with the most samples. */
 static size_t heaviest(const struct view *v, bool together, struct sp_err *err, int *r)
 {
-	size_t n = together ? v->n_tasks : sp_spool_n_threads(v->spool), best = 0, at = 0,
-	       index = 0;
+	size_t n = together ? v->n_tasks * (v->apart ? sp_spool_n_events(v->spool) : 1)
+			    : series_n_lists(v);
+	size_t best = 0, at = 0, index = 0;
 	uint64_t *sums = calloc(n + 1, sizeof *sums);
 	if (!sums) {
 		*r = sp_err_nomem(err);
 		return 0;
 	}
-	for (size_t i = 0; i < v->n_rows; i++) {
-		uint32_t task = v->rows[i].task;
-		sums[together ? task : v->tasks[task].thread] += v->rows[i].n;
-	}
+	for (size_t i = 0; i < v->n_rows; i++)
+		sums[profile_of(v, together, &v->rows[i])] += v->rows[i].n;
 	for (size_t i = 0; i < n; i++) {
 		index += i > 0 && sums[i - 1] > 0;
 		if (sums[i] > sums[best] || !i) {
@@ -72,9 +79,20 @@ static void write_stack(struct writer *w, uint32_t stack)
 	}
 }
 
-static void begin_profile(struct writer *w, size_t index, const struct view_task *t, uint64_t sum)
+/* Weights are times where --weight does not say otherwise. */
+static void choose_event(struct writer *w, const struct view_row *row)
 {
+	const struct sp_spool_event *e = sp_spool_event(w->v->spool, row->event);
+	w->time = w->v->opt->weight != WEIGHT_SAMPLES && e->weight_is_time &&
+		  (w->v->apart || view_weight_is_time(w->v));
+}
+
+static void begin_profile(struct writer *w, size_t index, const struct view_row *row, uint64_t sum)
+{
+	const struct view_task *t = &w->v->tasks[row->task];
 	struct out name = {.memory = true};
+	if (w->v->apart)
+		out_printf(&name, "%s: ", sp_spool_event(w->v->spool, row->event)->name);
 	out_str(&name, *t->comm ? t->comm : "?");
 	out_printf(&name, " %d/%d", t->pid, t->tid);
 	out_char(&name, 0);
@@ -97,9 +115,10 @@ static void write_series(struct writer *w, const struct series *s, size_t a, siz
 {
 	const struct view_row *rows = w->v->rows;
 	uint64_t sum = 0;
+	choose_event(w, &rows[s->row[a]]);
 	for (size_t i = a; i < b; i++)
 		sum += value(w, 1, s->weight[i]);
-	begin_profile(w, index, &w->v->tasks[rows[s->row[b - 1]].task], sum);
+	begin_profile(w, index, &rows[s->row[b - 1]], sum);
 	for (size_t i = a; i < b; i++) {
 		if (i > a && rows[s->row[i]].stack == rows[s->row[i - 1]].stack)
 			continue;
@@ -123,10 +142,10 @@ static int write_in_time_order(struct writer *w, struct sp_err *err)
 {
 	struct series s;
 	size_t index = 0;
-	int r = series_init(&s, w->v, err);
+	int r = series_init(&s, w->v, true, err);
 	if (r < 0)
 		return r;
-	for (size_t t = 0; t < s.n_threads; t++)
+	for (size_t t = 0; t < s.n_lists; t++)
 		if (s.start[t] < s.start[t + 1])
 			write_series(w, &s, s.start[t], s.start[t + 1], index++);
 	series_deinit(&s);
@@ -139,6 +158,8 @@ static int by_task(const void *a, const void *b)
 	const struct view_row *y = *(const struct view_row *const *)b;
 	if (x->task != y->task)
 		return x->task < y->task ? -1 : 1;
+	if (x->event != y->event)
+		return x->event < y->event ? -1 : 1;
 	return (x > y) - (x < y);
 }
 
@@ -155,9 +176,11 @@ static int write_together(struct writer *w, struct sp_err *err)
 	qsort(list, n, sizeof *list, by_task);
 	for (size_t a = 0, b; a < n; a = b) {
 		uint64_t sum = 0;
-		for (b = a; b < n && list[b]->task == list[a]->task; b++)
+		choose_event(w, list[a]);
+		for (b = a; b < n && profile_of(v, true, list[b]) == profile_of(v, true, list[a]);
+		     b++)
 			sum += value(w, list[b]->n, list[b]->weight);
-		begin_profile(w, index++, &v->tasks[list[a]->task], sum);
+		begin_profile(w, index++, list[a], sum);
 		for (size_t i = a; i < b; i++) {
 			out_str(w->o, i > a ? ",\n" : "\n");
 			write_stack(w, list[i]->stack);
@@ -184,8 +207,7 @@ static uint64_t estimate(const struct view *v)
 
 int format_speedscope(struct view *v, struct out *o, struct sp_err *err)
 {
-	struct writer w = {v, o, malloc((v->max_levels + 1) * sizeof *w.levels),
-			   view_weight_is_time(v)};
+	struct writer w = {v, o, malloc((v->max_levels + 1) * sizeof *w.levels), false};
 	if (!w.levels)
 		return sp_err_nomem(err);
 	int r = 0;

@@ -106,6 +106,17 @@ static struct column_widths layout(const struct term *t, struct func_count **lis
 	return w;
 }
 
+/* Self as a number, or as a time for people. */
+static void write_self(struct out *o, const struct view *v, const struct column_widths *w,
+		       uint64_t self)
+{
+	char buf[24];
+	if (v->by_weight && view_weight_is_time(v))
+		out_printf(o, "%*s  ", (int)w->count, term_duration(buf, self));
+	else
+		out_printf(o, "%*llu  ", (int)w->count, (unsigned long long)self);
+}
+
 static void write_titles(struct out *o, const struct term *t, const struct column_widths *w)
 {
 	out_printf(o, "\n%s SELF %%  TOTAL %%  %*s  ", term_bold(t), (int)w->count, "SELF");
@@ -117,13 +128,14 @@ static void write_titles(struct out *o, const struct term *t, const struct colum
 	out_printf(o, "%s%s\n", w->place ? "  FILE:LINE" : "", term_end(t));
 }
 
-static void write_line(struct out *o, const struct term *t, const struct column_widths *w,
-		       const struct func_count *c, uint64_t all, struct out *scratch)
+static void write_line(struct out *o, const struct view *v, const struct term *t,
+		       const struct column_widths *w, const struct func_count *c, uint64_t all,
+		       struct out *scratch)
 {
 	double self = percent(c->self, all), total = percent(c->total, all);
-	out_printf(o, "%s%7.2f%s%s%9.2f%s  %*llu  ", term_heat(t, self), self, term_end(t),
-		   term_heat(t, total), total, term_end(t), (int)w->count,
-		   (unsigned long long)c->self);
+	out_printf(o, "%s%7.2f%s%s%9.2f%s  ", term_heat(t, self), self, term_end(t),
+		   term_heat(t, total), total, term_end(t));
+	write_self(o, v, w, c->self);
 	const char *place = w->place ? place_text(scratch, c) : "";
 	bool more = w->module || *place;
 	if (more)
@@ -149,7 +161,7 @@ static void write_table(struct view *v, struct out *o, const struct term *t,
 			struct func_count **list, size_t n)
 {
 	struct out scratch = {.memory = true};
-	uint64_t all = v->opt->by_weight ? v->weight : v->n_samples, rest = 0;
+	uint64_t all = view_total(v), rest = 0;
 	double min = v->opt->min_percent;
 	size_t limit = v->opt->limit ? v->opt->limit : TOP_LINES, shown = 0;
 	while (shown < n && shown < limit) {
@@ -158,16 +170,20 @@ static void write_table(struct view *v, struct out *o, const struct term *t,
 			break;
 		shown++;
 	}
-	struct column_widths w = layout(t, list, shown, all, &scratch);
+	/* Times are of eight columns at most. */
+	bool time = v->by_weight && view_weight_is_time(v);
+	struct column_widths w = layout(t, list, shown, time ? 10000000 : all, &scratch);
 	write_titles(o, t, &w);
 	for (size_t i = 0; i < shown; i++)
-		write_line(o, t, &w, list[i], all, &scratch);
+		write_line(o, v, t, &w, list[i], all, &scratch);
 	for (size_t i = shown; i < n; i++)
 		rest += list[i]->self;
-	if (shown < n)
-		out_printf(o, "%s%7.2f%9s  %*llu  … and %zu more functions (-n 0 shows all)%s\n",
-			   term_dim(t), percent(rest, all), "", (int)w.count,
-			   (unsigned long long)rest, n - shown, term_end(t));
+	if (shown < n) {
+		out_printf(o, "%s%7.2f%9s  ", term_dim(t), percent(rest, all), "");
+		write_self(o, v, &w, rest);
+		out_printf(o, "… and %zu more functions (-n 0 shows all)%s\n", n - shown,
+			   term_end(t));
+	}
 	sp_buf_deinit(&scratch.buf);
 }
 

@@ -81,6 +81,8 @@ static int fill(struct view *v, struct sp_err *err)
 		fputs("\r\033[K", stderr);
 	if (r >= 0)
 		r = view_shape(v, err);
+	if (r >= 0 && v->opt->by_line)
+		r = view_by_line(v, err);
 	return r >= 0 && v->opt->format->stacks ? view_prune(v, err) : r;
 }
 
@@ -100,6 +102,19 @@ static void say_empty(const struct view *v)
 
 #define FEW_NAMES 80 /* percent of the frames: below this the view is worth a word */
 
+/* Paths are of others, and this goes to a terminal. */
+static void note_unnamed(const struct view *v, const struct unnamed *u, double percent)
+{
+	struct sp_buf path = {0};
+	out_text_buf(&path, u->v[0].path, strlen(u->v[0].path), 0);
+	sp_buf_u8(&path, 0);
+	sp_note("%.0f %% of the frames have no names, most of them in %s: %s "
+		"(--format=stats says more)",
+		percent, path.failed ? "?" : (const char *)path.data,
+		unnamed_cause(v, &u->v[0]));
+	sp_buf_deinit(&path);
+}
+
 /* --require: fails when too few frames have names. Without it a view of which much is nameless
  * says why. */
 static int check_names(const struct view *v, struct sp_err *err)
@@ -113,9 +128,7 @@ static int check_names(const struct view *v, struct sp_err *err)
 		return r;
 	double named = unnamed_named_percent(&u);
 	if (!asked && u.n && named < FEW_NAMES)
-		sp_note("%.0f %% of the frames have no names, most of them in %s: %s "
-			"(--format=stats says more)",
-			100 - named, u.v[0].path, unnamed_cause(v, &u.v[0]));
+		note_unnamed(v, &u, 100 - named);
 	unnamed_deinit(&u);
 	if (!asked || named >= v->opt->require)
 		return SP_EXIT_OK;
@@ -126,6 +139,58 @@ static int check_names(const struct view *v, struct sp_err *err)
 	return SP_EXIT_FAILED;
 }
 
+/* The event of the other spool that has the same name, or SP_NONE. */
+static uint32_t same_event(const struct view *v, const struct sp_spool_event *e)
+{
+	for (uint32_t i = 0; e && i < sp_spool_n_events(v->spool); i++)
+		if (!strcmp(sp_spool_event(v->spool, i)->name, e->name))
+			return i;
+	return SP_NONE;
+}
+
+/* Formats that show one event at a time: all of them, one after the other; for diff, those that
+ * only the old spool has too. */
+static int write_events(struct view *v, struct out *out, struct sp_err *err)
+{
+	struct view *before = v->before;
+	uint32_t n = 0;
+	int status = 0;
+	for (uint32_t e = 0; status >= 0 && view_next_event(v, &e); e++) {
+		if (n++)
+			out_char(out, '\n');
+		status = view_only(v, e, err);
+		if (status >= 0 && before)
+			status = view_only(before, same_event(before, sp_spool_event(v->spool, e)),
+					   err);
+		if (status >= 0)
+			status = v->opt->format->write(v, out, err);
+	}
+	for (uint32_t old = 0; before && status >= 0 && view_next_event(before, &old); old++) {
+		const struct sp_spool_event *e = sp_spool_event(before->spool, old);
+		uint32_t same = same_event(v, e), has = same;
+		if (same != SP_NONE && view_next_event(v, &has) && has == same)
+			continue; /* is shown */
+		if (n++)
+			out_char(out, '\n');
+		status = view_only(before, old, err);
+		if (status >= 0)
+			status = view_only(v, same, err);
+		if (status >= 0)
+			status = v->opt->format->write(v, out, err);
+	}
+	view_all(v);
+	if (before)
+		view_all(before);
+	return status;
+}
+
+static int write_view(struct view *v, struct out *out, struct sp_err *err)
+{
+	bool apart = v->apart || (v->before && v->before->apart);
+	return apart && v->opt->format->by_event ? write_events(v, out, err)
+						 : v->opt->format->write(v, out, err);
+}
+
 /* Load, name, shape and write; an exit status, or an error. */
 static int show(struct view *v, struct out *out, struct sp_err *err)
 {
@@ -133,7 +198,7 @@ static int show(struct view *v, struct out *out, struct sp_err *err)
 	if (r >= 0)
 		r = v->opt->format->no_names ? 0 : fill(v, err);
 	if (r >= 0)
-		r = v->opt->format->write(v, out, err);
+		r = write_view(v, out, err);
 	if (r >= 0)
 		r = out_close(out, err);
 	if (r < 0)

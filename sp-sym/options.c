@@ -31,6 +31,7 @@ enum {
 	OPT_NO_INLINE,
 	OPT_GROUP,
 	OPT_REVERSE,
+	OPT_LINES,
 	OPT_WEIGHT,
 	OPT_MIN_PERCENT,
 	OPT_DEPTH,
@@ -81,8 +82,12 @@ static const struct sp_opt opts[] = {
 		       "roots by none, process, thread, comm or pool (digits folded)"},
 	[OPT_REVERSE] = {"reverse", 'r', NULL,
 			 "from the leaf to its callers (tree, folded, flamegraph)"},
-	[OPT_WEIGHT] = {"weight", 'w', "WHAT",
-			"count samples (the default) or the event's own weight"},
+	[OPT_LINES] = {"lines", 0, NULL,
+		       "each line of a function apart (top, tree, text, folded, flamegraph,\n"
+		       "speedscope, diff)"},
+	[OPT_WEIGHT] = {"weight", 'w', "samples|time|weight",
+			"count samples, or the events' own weight: ns for clocks and\n"
+			"offcpu-time (time: nothing else), numbers for others"},
 	[OPT_MIN_PERCENT] = {"min-percent", 'm', "P",
 			     "leave out what has less: it counts for its caller"},
 	[OPT_DEPTH] = {"depth", 'd', "N", "levels below the root that are shown"},
@@ -284,8 +289,11 @@ static void set_view(struct view_options *opt, int which, const char *arg)
 	case OPT_REVERSE:
 		opt->reverse = true;
 		break;
+	case OPT_LINES:
+		opt->by_line = true;
+		break;
 	case OPT_WEIGHT:
-		opt->by_weight = choose("--weight", arg, weights) != 0;
+		opt->weight = (enum view_weight)(WEIGHT_SAMPLES + choose("--weight", arg, weights));
 		break;
 	case OPT_MIN_PERCENT:
 		opt->min_percent = parse_percent("--min-percent", arg);
@@ -417,6 +425,9 @@ static void check(const struct view_options *opt)
 		sp_usage_error("--kernel and --user exclude each other");
 	if (opt->reverse && !f->reverse)
 		sp_usage_error("--reverse has no meaning for --format=%s", f->name);
+	if (opt->by_line && !f->lines)
+		sp_usage_error("--lines has no meaning for --format=%s%s", f->name,
+			       f->no_names ? "" : ", which has the lines anyway");
 	if (!strcmp(f->name, "diff") != (opt->diff != NULL))
 		sp_usage_error(opt->diff
 				       ? "--diff has no meaning for --format=%s"

@@ -11,6 +11,7 @@
 #include "sym/cachedir.h"
 #include "sym/resolver.h"
 
+enum view_weight { WEIGHT_DEFAULT, WEIGHT_SAMPLES, WEIGHT_WEIGHT, WEIGHT_TIME };
 enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
 
 struct view_words {     /* arguments of a repeated option; borrowed from argv */
@@ -32,7 +33,8 @@ struct view_options {
 	struct sp_moment from, to;
 	struct view_ids pids, tids, perf_map_pids;
 	struct view_words comms, events, modules, functions, files;
-	bool kernel_only, user_only, hide_runtime, reverse, by_weight, sort_total;
+	bool kernel_only, user_only, hide_runtime, reverse, by_line, sort_total;
+	enum view_weight weight;
 	bool stacks_table; /* of jsonl */
 	enum view_group group;
 	double min_percent;           /* < 0 = the format's own */

@@ -350,11 +350,12 @@ int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 
 void view_deinit(struct view *v)
 {
+	view_all(v);
 	sp_resolver_free(v->resolver);
 	for (size_t i = 0; i < v->n_tasks; i++)
 		free((char *)(uintptr_t)v->tasks[i].comm);
 	for (size_t i = 0; i < v->n_funcs; i++)
-		if (v->funcs[i].kind == VIEW_GROUP)
+		if (v->funcs[i].kind == VIEW_GROUP || v->funcs[i].by_line)
 			free((char *)(uintptr_t)v->funcs[i].name);
 	free(v->rows);
 	free(v->tasks);

@@ -34,7 +34,8 @@ uint32_t view_func_add(struct view *v, const struct view_func *f)
 			*added = *f;
 		else
 			id = SP_NOT_FOUND;
-		if (added && f->kind == VIEW_GROUP && !(added->name = strdup(f->name))) {
+		if (added && (f->kind == VIEW_GROUP || f->by_line) &&
+		    !(added->name = strdup(f->name))) {
 			v->n_funcs--;
 			id = SP_NOT_FOUND;
 		}
@@ -77,7 +78,7 @@ static bool add_level(struct view *v, const struct view_func *f, const char *fil
 
 static bool add_special(struct view *v, enum view_kind kind, const char *name)
 {
-	struct view_func f = {name, NULL, "", kind, 0};
+	struct view_func f = {.name = name, .module = "", .kind = kind};
 	v->special[kind] = (uint32_t)v->n_levels;
 	return add_level(v, &f, NULL, 0, false);
 }
@@ -144,8 +145,11 @@ static bool add_names(struct view *v, struct view_frame *frame, const struct sp_
 	frame->origin = names->origin;
 	for (uint32_t i = 0; i < names->n_levels; i++) {
 		const struct sp_name *l = &names->levels[i];
-		struct view_func f = {l->function, l->file, names->module ? names->module : "",
-				      kind_of(frame, names), names->flags};
+		struct view_func f = {.name = l->function,
+				      .file = l->file,
+				      .module = names->module ? names->module : "",
+				      .kind = kind_of(frame, names),
+				      .flags = names->flags};
 		bool last = i + 1 == names->n_levels;
 		if (last && l->file && begin_key(v, frame, names, &key))
 			f.file = begins->v[sp_map64_get(&begins->ids, key)].file;
@@ -194,6 +198,32 @@ int view_resolve(struct view *v, struct sp_err *err)
 		return r;
 	bool ok = add_place(v, NULL, 0) == 0 && add_special(v, VIEW_TRUNCATED, "[truncated]") &&
 		  add_special(v, VIEW_NO_STACK, "[no stack]") && add_all_names(v);
+	return ok ? 0 : sp_err_nomem(err);
+}
+
+int view_by_line(struct view *v, struct sp_err *err)
+{
+	struct sp_buf name = {0};
+	bool ok = true;
+	for (size_t i = 0; ok && i < v->n_levels; i++) {
+		struct view_level *l = &v->levels[i];
+		const struct view_place *p = &v->places[l->place];
+		if (!p->line)
+			continue;
+		struct view_func f = v->funcs[l->func];
+		name.len = 0;
+		sp_buf_str(&name, *f.name ? f.name : "?");
+		if (p->file && (!f.file || strcmp(p->file, f.file) != 0))
+			sp_buf_printf(&name, ":%s", view_base(p->file));
+		sp_buf_printf(&name, ":%u", p->line);
+		sp_buf_u8(&name, 0);
+		f.name = (const char *)name.data;
+		f.by_line = true;
+		uint32_t id = name.failed ? SP_NOT_FOUND : view_func_add(v, &f);
+		ok = id != SP_NOT_FOUND;
+		l->func = id;
+	}
+	sp_buf_deinit(&name);
 	return ok ? 0 : sp_err_nomem(err);
 }
 

@@ -10,7 +10,7 @@ _sp_sym() {
 	case $prev in
 	-f | --format) words="top tree text raw folded flamegraph json pprof firefox speedscope callgrind diff lines jsonl otlp stats stats-json" ;;
 	-g | --group) words="none process thread comm pool" ;;
-	-w | --weight) words="samples weight" ;;
+	-w | --weight) words="samples time weight" ;;
 	--sort) words="self total" ;;
 	--table) words="samples stacks" ;;
 	--debuginfod) words="auto never cache" ;;
@@ -40,7 +40,7 @@ _sp_sym() {
 		compopt +o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -W "-f --format= -o --output= --diff= --file= --table= --time= -p --pid= -t --tid= \
 			--comm= -e --event= --module= --function= --kernel --user --hide-runtime --no-inline \
-			-g --group= -r --reverse -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
+			-g --group= -r --reverse --lines -w --weight= -m --min-percent= -d --depth= -n --limit= --sort= \
 			--width= --follow --require= --path-map= --symfs= --debug-dir= --debuginfod= --perf-maps= --perf-map-dir= \
 			--no-demangle --symbolizer= --no-cache -j --jobs= --exe= -q --quiet -v --verbose --stats=json -h --help \
 			-V --version" -- "$cur")

@@ -77,7 +77,8 @@ static uint32_t *group_funcs(struct tree *t, struct view *v)
 {
 	uint32_t *funcs = malloc((t->groups.n + 1) * sizeof *funcs);
 	for (size_t i = 0; funcs && i < t->groups.n; i++) {
-		struct view_func f = {t->groups.names[i], NULL, "", VIEW_GROUP, 0};
+		struct view_func f = {
+			.name = t->groups.names[i], .module = "", .kind = VIEW_GROUP};
 		funcs[i] = view_func_add(v, &f);
 		if (funcs[i] == SP_NOT_FOUND) {
 			free(funcs);

@@ -5,6 +5,7 @@
  *     view_load       reads all samples once       (read.c)
  *     view_resolve    names all distinct frames    (resolve.c)
  *     view_shape      applies the filters that need names or change stacks (filter.c)
+ *     view_by_line    does as --lines says    (resolve.c)
  *     view_prune      does as --min-percent and --depth say (prune.c)
  *     view_next       each sample again, in time order, as a row of the above
  *
@@ -39,6 +40,7 @@ struct view_func {
 	const char *module; /* "" = none */
 	enum view_kind kind;
 	uint32_t flags; /* SP_NAME_* */
+	bool by_line;   /* one line of a function; the name, with that line, is the view's own */
 };
 
 /* One level of a frame: frames with inlined functions have several. */
@@ -108,6 +110,13 @@ struct view {
 
 	struct view_row *rows; /* owned, as all below */
 	size_t n_rows, rows_cap;
+	bool apart; /* samples of several events are shown */
+	struct view_rest {
+		struct view_row *rows; /* NULL, or all rows while those of one event are alone */
+		size_t n_rows;
+		uint8_t *event_shown;
+		uint64_t n_samples, weight;
+	} rest;
 	struct view_task *tasks;
 	size_t n_tasks, tasks_cap;
 	struct view_stack *stacks;
@@ -129,6 +138,7 @@ struct view {
 	struct view_ahead ahead;
 	uint64_t n_samples, weight; /* shown: of all rows */
 	uint64_t first_ns, last_ns; /* of the samples that passed the sample filters */
+	bool by_weight;             /* what counts; see view_value */
 	const char *note;           /* what a format has to say about its output, or NULL */
 	bool stopped;               /* by a signal, before the end */
 
@@ -183,8 +193,29 @@ static inline const struct view_place *view_level_place(const struct view *v, ui
 /* What a row counts: samples, or weight with --weight. */
 static inline uint64_t view_value(const struct view *v, const struct view_row *r)
 {
-	return v->opt->by_weight ? r->weight : r->n;
+	return v->by_weight ? r->weight : r->n;
 }
+
+/* The sum of that. */
+static inline uint64_t view_total(const struct view *v)
+{
+	return v->by_weight ? v->weight : v->n_samples;
+}
+
+/* Events count different things: a view of several shows them apart. (apart.c)
+ * From view_only on the view is as if it had the samples of that event alone (its rows and sums:
+ * not view_next), until view_all. SP_NONE is an event that has no samples. */
+int view_only(struct view *v, uint32_t event, struct sp_err *err);
+void view_all(struct view *v);
+/* The next event from *event on that has shown samples. */
+bool view_next_event(const struct view *v, uint32_t *event);
+/* Counts what --weight says, else what fits the events and the format. */
+void view_choose_weight(struct view *v);
+/* The event's weight is the time off CPU: it says more than the number of its samples. */
+bool view_is_offcpu(const struct sp_spool_event *e);
+/* --lines: levels of different lines get functions of their own, "name:12", or "name:file.h:12" in
+ * another file than the function's. (resolve.c) */
+int view_by_line(struct view *v, struct sp_err *err);
 
 /* All weights are times in ns (and there is at least one event). */
 bool view_weight_is_time(const struct view *v);
@@ -212,6 +243,9 @@ struct view_format {
 	bool whole_only; /* takes no filter */
 	bool reverse;    /* knows --reverse */
 	bool stacks;     /* wants view_prune */
+	bool lines;      /* knows --lines */
+	bool by_event;   /* is written for each event of its own */
+	bool people;     /* counts time rather than samples where events are mixed */
 };
 extern const struct view_format view_formats[];
 const struct view_format *view_format_find(const char *name);

@@ -37,6 +37,114 @@ sym() { # STATUS OPTION…
 	views same "$HOSTILE" --perf-maps=any
 }
 
+@test "events stand apart in every format, with their own weight" {
+	views apart "$HOSTILE" --perf-maps=any
+	"$TOP/tests/make-hostile" --off-cpu | sp-spool -q -o off.spool
+	views same off.spool
+	views apart off.spool
+	views apart off.spool --tid=100,101
+	# Those for people count time where both are, and off CPU alone.
+	sym 0 off.spool
+	holds "$(cat out)" "541 samples of cpu-clock (541.0 ms)"
+	holds "$(cat out)" "60 samples of offcpu-time (150.0 ms)"
+	sym 0 -n 1 -e offcpu-time off.spool
+	equal "$(sed -n 4p out | awk '{ print $1, $2, $3, $4 }')" "11.67 11.67 17.5 ms" "time off CPU"
+	sym 0 -n 1 -e cpu-clock off.spool
+	equal "$(sed -n 4p out | awk '{ print $3 < 541 }')" 1 "samples on CPU"
+	sym 0 -f folded -w time off.spool
+	equal "$(total <out)" "$((541000000 + 150018120))" time
+	equal "$(cut -d';' -f1 out | sort -u | tr '\n' ' ')" "cpu-clock offcpu-time " roots
+	sym 1 -w time "$HOSTILE"
+	holds "$(cat err)" "not all of these events are times"
+	sym 0 -w time -e cpu-clock "$HOSTILE"
+	# pprof's columns: samples, then each event.
+	sym 0 -f flamegraph off.spool
+	holds "$(cat out)" '<select id="event">'
+	sym 0 -f flamegraph -e offcpu-time off.spool
+	equal "$(grep -c '<select id="event">' out)" 0 "a choice of one"
+	holds "$(cat out)" "all: 150018120 ns, 100.00 %"
+}
+
+@test "diff compares each event with itself, also one that only one spool has" {
+	"$TOP/tests/make-hostile" --off-cpu | sp-spool -q -o off.spool
+	sym 0 --diff off.spool "$HOSTILE"
+	python3 - out <<-'X'
+		import re, sys
+		text = open(sys.argv[1]).read()
+		heads = re.findall(r"^(before|now): +(\d+) samples of (\S+ ?\S*)(?: \(| in)", text, re.M)
+		assert [(a, int(n), e) for a, n, e in heads] == [
+			("before", 541, "cpu-clock"), ("now", 541, "cpu-clock"), ("before", 0, "no event"),
+			("now", 60, "page-faults"), ("before", 60, "offcpu-time"), ("now", 0, "no event")], heads
+	X
+}
+
+@test "firefox: markers for execs, losses, and the names that a thread had" {
+	"$TOP/tests/make-hostile" --lives --off-cpu | sp-spool -q -o lives.spool
+	sym 0 -f firefox lives.spool
+	gzip -dc out | python3 -c '
+import collections, json, sys
+p = json.load(sys.stdin)
+got = collections.defaultdict(list)
+for t in p["threads"]:
+    m = t["markers"]
+    for i in range(m["length"]):
+        assert (m["endTime"][i] is None) == (m["phase"][i] == 0), m
+        got[t["stringArray"][m["name"][i]]].append(
+            (t["pid"], str(t["tid"]), m["data"][i]["name"], round(m["startTime"][i], 3), m["endTime"][i]))
+assert [(x[0], x[2], x[3]) for x in got["exec"]] == [("200", "/bin/new prog --flag ", 300.0)], got["exec"]
+assert [(x[2], x[3], x[4]) for x in got["lost records"]] == [("77", 297, 299.999999)], got["lost records"]
+names = [x for x in got["thread name"] if x[1] == "102"]
+assert [x[2] for x in names] == ["tab\tnl\nx", "re;named"] and names[0][4] < names[1][3], got["thread name"]
+assert {x[1].split()[0] for x in got["thread name"]} == {"102"}
+off = [t for t in p["threads"] if t["name"].endswith("(offcpu-time)")]
+assert off and all(t["samples"]["weightType"] == "tracing-ms" for t in off)
+assert sum(sum(t["samples"]["weight"]) for t in off) - 150.01812 < 1e-6'
+}
+
+@test "--lines: the lines of a function apart, their sums are the functions" {
+	profile p.spool -- "$SP_PROG/templates" 300
+	sym 0 -f folded -g none p.spool
+	sed 's/\(:[a-z_]*\.[a-z]*\)\?:[0-9]*\(;\|_\[i\]\| \)/\2/g' <(sp-sym -f folded -g none --lines p.spool) >lines
+	python3 - out lines <<-'X'
+		import collections, sys
+		def read(name):
+		    counts = collections.Counter()
+		    for line in open(name):
+		        stack, _, n = line.rpartition(" ")
+		        counts[stack] += int(n)
+		    return counts
+		a, b = map(read, sys.argv[1:])
+		assert a == b and len(a) > 1, (a - b, b - a)
+	X
+	# The hottest function's lines in top are those of lines.
+	sym 0 --lines -n 1 p.spool
+	line=$(sed -n '4s/.*(.*):\([0-9]*\) .*templates.cc:\1$/\1/p' out)
+	[ -n "$line" ] || fail "no line in" "$(cat out)"
+	share=$(sed -n '4s/ *\([0-9.]*\).*/\1/p' out)
+	sym 0 --file templates.cc p.spool
+	equal "$(awk -v n="$line" '$3 == n { print $1 }' out)" "$share" "share of line $line"
+	for format in tree text flamegraph speedscope; do
+		sym 0 -f $format --lines p.spool
+		holds "$(cat out)" "mix(unsigned int):$line"
+	done
+	sym 2 --lines -f pprof p.spool
+	holds "$(cat err)" "--lines has no meaning for --format=pprof, which has the lines anyway"
+	sym 2 --lines -f raw p.spool
+}
+
+@test "every group conserves the samples, in every format that has groups" {
+	for group in none process thread comm pool; do
+		sym 0 -f folded -g $group --perf-maps=any "$HOSTILE"
+		equal "$(total <out)" 601 "folded by $group"
+		sym 0 -f callgrind -g $group --perf-maps=any "$HOSTILE"
+		equal "$(views valid callgrind out)" 601 "callgrind by $group"
+		sym 0 -f flamegraph -g $group --perf-maps=any -w samples "$HOSTILE"
+		equal "$(views valid flamegraph out)" 601 "flamegraph by $group"
+		sym 0 -f tree -m 0 -g $group --perf-maps=any -w samples "$HOSTILE"
+		equal "$(grep -c 'samples of' out)" 2 "tree by $group"
+	done
+}
+
 @test "all formats agree under filters" {
 	views same "$HOSTILE" --perf-maps=none
 	views same "$HOSTILE" --perf-maps=any --user
@@ -44,6 +152,10 @@ sym() { # STATUS OPTION…
 	views same "$HOSTILE" --perf-maps=any --event=cpu-clock --tid=100,201
 	views same "$HOSTILE" --perf-maps=any -m 3
 	views same "$HOSTILE" --perf-maps=any --function='*helper*' --time=0.1..0.4
+	views same "$HOSTILE" --perf-maps=any --pid=200 --comm='?*'
+	views same "$HOSTILE" --perf-maps=any --module='lib"c'
+	views same "$HOSTILE" --perf-maps=any --hide-runtime --no-inline --event=page-faults
+	views same "$HOSTILE" --perf-maps=any --depth=2 --time=..0.3
 }
 
 @test "all formats agree on a real program, with inlined functions" {
@@ -71,21 +183,21 @@ sym() { # STATUS OPTION…
 @test "folded: thread names, marks, weights and groups" {
 	sym 0 -f folded --perf-maps=any "$HOSTILE"
 	equal "$(total <out)" 601 samples
-	equal "$(cut -d' ' -f1 out | cut -d';' -f1 | LC_ALL=C sort -u | tr '\n' ' ')" \
+	equal "$(cut -d' ' -f1 out | cut -d';' -f2 | LC_ALL=C sort -u | tr '\n' ' ')" \
 		"? [ET_NET_0] a_b:c_12/13 demo tab?nl?x w$(printf '\357\277\275\357\277\275')<&>\"' " comms
 	holds "$(cat out)" "demo;[truncated];"
 	holds "$(cat out)" "_[k] "
 	sym 0 -f folded -w weight -e cpu-clock "$HOSTILE"
 	equal "$(total <out)" 541000000 weight
 	sym 0 -f folded -g process "$HOSTILE"
-	equal "$(cut -d';' -f1 out | LC_ALL=C sort -u | tr '\n' ' ')" "?--1 [ET_NET_0]-200 demo-100 " processes
+	equal "$(cut -d';' -f2 out | LC_ALL=C sort -u | tr '\n' ' ')" "?--1 [ET_NET_0]-200 demo-100 " processes
 	sym 0 -f folded -g none "$HOSTILE"
 	equal "$(total <out)" 601 samples
 	sym 0 -f folded -g pool "$HOSTILE"
 	holds "$(cat out)" "a_b:c_N/N;"
 	# The other way round, each line begins with its leaf.
 	sym 0 -f folded -g none --perf-maps=any "$HOSTILE"
-	sed 's/;.*//; s/ [0-9]*$//' <(sp-sym -f folded -g none --perf-maps=any -r "$HOSTILE") | LC_ALL=C sort -u >leaves.reverse
+	sed 's/^[^;]*;//; s/;.*//; s/ [0-9]*$//' <(sp-sym -f folded -g none --perf-maps=any -r "$HOSTILE") | LC_ALL=C sort -u >leaves.reverse
 	sed 's/ [0-9]*$//; s/.*;//' out | LC_ALL=C sort -u >leaves
 	cmp leaves leaves.reverse
 }
@@ -258,8 +370,8 @@ assert all(type(stats[name]) is int for name in ("sample_events", "samples", "lo
 @test "top: fits the width, colours only on a terminal, NO_COLOR" {
 	for width in 40 70 100 200; do
 		sym 0 --width $width -n 0 --perf-maps=any "$HOSTILE"
-		# The first line is prose.
-		sed 1d out | python3 -c '
+		# The first line of each event is prose.
+		grep -v ' samples of ' out | python3 -c '
 import sys, unicodedata
 wide = max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in l.rstrip("\n")) for l in sys.stdin)
 assert wide <= int(sys.argv[1]), wide' $width

@@ -5,6 +5,9 @@
       All formats show the same samples: per process, thread and leaf function the numbers are those
       of the folded text (callgrind has no threads: per leaf function). Options go to sp-sym.
 
+  views.py apart SPOOL [OPTION…]
+      All formats show the same samples and the same weight per event.
+
   views.py valid FORMAT FILE
       The file is what its readers need; what they accept in silence although it is wrong is
       looked at too: indexes, orders, references, sums.
@@ -187,11 +190,16 @@ class Otlp(Pprof):
         need(all(not dict(t[0]) for t in self.tables.values()), "no null entry")
 
 
-def read_folded(data):
+def read_folded(data, events=None):
+    """events: a Counter of what each event that is a root has."""
     counts = collections.Counter()
     for line in data.decode().split("\n")[:-1]:
         stack, _, n = line.rpartition(" ")
         frames = stack.split(";")
+        if not re.search(r"-(-?\d+)/(-?\d+)$", frames[0]):
+            event = frames.pop(0)
+            if events is not None:
+                events[event] += int(n)
         pid, tid = re.search(r"-(-?\d+)/(-?\d+)$", frames[0]).groups()
         need(len(frames) > 1 and all(frames) and " " not in frames[0], "bad folded line " + line)
         counts[int(pid), int(tid), re.sub(r"_\[[kij]\]$", "", frames[-1])] += int(n)
@@ -240,6 +248,7 @@ def read_pprof(data):
 def read_firefox(data):
     p, counts = json.loads(gzip.decompress(data)), collections.Counter()
     need(p["meta"]["preprocessedProfileVersion"] == 48 and p["meta"]["categories"], "no meta")
+    need(len({(t["pid"], t["tid"]) for t in p["threads"]}) == len(p["threads"]), "a thread twice")
     for t in p["threads"]:
         stacks, frames, funcs, strings = t["stackTable"], t["frameTable"], t["funcTable"], t["stringArray"]
         for table in (stacks, frames, funcs, t["resourceTable"], t["nativeSymbols"], t["markers"], t["samples"]):
@@ -255,7 +264,7 @@ def read_firefox(data):
         need(t["samples"]["time"] == sorted(t["samples"]["time"]), "times go back")
         for s in t["samples"]["stack"]:
             leaf = strings[funcs["name"][frames["func"][stacks["frame"][s]]]]
-            counts[int(t["pid"]), t["tid"], clean(leaf)] += 1
+            counts[int(t["pid"]), int(str(t["tid"]).split()[0]), clean(leaf)] += 1
     return counts
 
 
@@ -281,26 +290,30 @@ def read_flamegraph(data):
     svg = xml.dom.minidom.parseString(text[text.index("<svg"):text.index("</svg>") + 6].encode())
     p = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
     titles = [t.firstChild.data for t in svg.getElementsByTagName("title")]
-    need(re.match(r"all: %d %s" % (p["total"], p["unit"]), titles[0]), "the picture's root: " + titles[0])
-    counts, path, nodes, thread = collections.Counter(), [], p["nodes"], -1
-    for i in range(0, len(nodes), 3):
-        depth, func, total = nodes[i:i + 3]
-        thread += depth == 1
-        t = p["threads"][thread]
-        key = t["pid"], t["tid"], clean(p["strings"][p["funcs"][func >> 1][0]])
-        del path[depth - 1:]
-        if path:
-            counts[path[-1]] -= total
-        counts[key] += total
-        path.append(key)
-    need(all(n >= 0 for n in counts.values()), "children are more than their parent")
-    need(sum(counts.values()) == p["total"], "the nodes' sum is not the total")
-    return +counts
+    first = p["events"][0]
+    need(re.match(r"all: %d %s" % (first["total"], first["unit"]), titles[0]), "the picture's root: " + titles[0])
+    sums = collections.Counter()
+    for event in p["events"]:
+        counts, path, nodes, thread = collections.Counter(), [], event["nodes"], -1
+        for i in range(0, len(nodes), 3):
+            depth, func, total = nodes[i:i + 3]
+            thread += depth == 1
+            t = event["threads"][thread]
+            key = t["pid"], t["tid"], clean(p["strings"][p["funcs"][func >> 1][0]])
+            del path[depth - 1:]
+            if path:
+                counts[path[-1]] -= total
+            counts[key] += total
+            path.append(key)
+        need(all(n >= 0 for n in counts.values()), "children are more than their parent")
+        need(sum(counts.values()) == event["total"], "the nodes' sum is not the total")
+        sums += counts
+    return sums
 
 
 def read_callgrind(data):
     names, counts, func, call = {}, collections.Counter(), None, False
-    total = None
+    total, events = None, []
     for line in data.decode().split("\n"):
         name = re.match(r"(fn|cfn|fl|cfi|fi|fe|ob|cob)=\((\d+)\)(?: (.*))?$", line)
         if name:
@@ -310,11 +323,14 @@ def read_callgrind(data):
                 names[table, name[2]] = name[3]
             need((table, name[2]) in names, "a name that is not given")
             func = names["fn", name[2]] if name[1] == "fn" else func
+        elif line.startswith("events:"):
+            events = line.split()[1:]
         elif line.startswith("summary:"):
             total = int(line.split()[1])
         elif line.startswith("calls="):
             call = True
-        elif re.match(r"\d+ \d+ \d+$", line):
+        elif re.match(r"\d+( \d+)+$", line):
+            need(line.count(" ") == len(events), "not all costs: " + line)
             if not call:
                 counts[clean(func)] += int(line.split()[1])
             call = False
@@ -354,6 +370,8 @@ READERS = {"text": read_text, "json": read_json, "pprof": read_pprof, "firefox":
 
 
 def run(fmt, args):
+    if fmt in ("flamegraph", "speedscope", "firefox", "otlp") and not any(a.startswith("--weight") for a in args):
+        args = [*args, "--weight=samples"]  # theirs is time where it says more
     r = subprocess.run(["sp-sym", "--format=" + fmt, *args], stdout=subprocess.PIPE, check=False)
     need(r.returncode == 0, "%s: exit status %d" % (fmt, r.returncode))
     return r.stdout
@@ -368,20 +386,105 @@ def same(args):
         counts, wanted = read(run(fmt, args)), collections.Counter()
         for (pid, tid, leaf), n in folded.items():
             wanted[clean(leaf) if fmt == "callgrind" else (pid, tid, clean(leaf))] += n
-        # speedscope has the weights where they are times.
-        if fmt == "speedscope" and b'"nanoseconds"' in run(fmt, args):
-            wanted = read_json(run("json", args), weigh=True)
         for key in wanted.keys() | counts.keys():
             if wanted[key] != counts[key]:
                 print("%s: %r: %d, wanted %d" % (fmt, key, counts[key], wanted[key]))
                 failed = True
     raw = sum(line.startswith("sample ") for line in run("raw", args).decode().split("\n")) \
-        if not set(a.split("=")[0] for a in args) & {"--user", "--kernel", "--module", "--function"} else None
+        if not set(a.split("=")[0] for a in args) & {"--user", "--kernel", "--module", "--function", "--hide-runtime"} else None
     need(raw in (None, sum(folded.values())), "raw: %s samples" % raw)
     sys.exit(failed)
 
 
+def per_event(fmt, data):
+    """[samples, weight] of each event; None where a format does not say one of them."""
+    n, weight = collections.Counter(), collections.Counter()
+    if fmt == "raw":
+        for line in re.findall(r"^sample .*$", data.decode(), re.M):
+            event, w = line.split()[4:6]
+            n[event] += 1
+            weight[event] += int(w)
+    elif fmt == "text":
+        for w, event in re.findall(r"^\S.*:\s+(\d+) (\S+): $", data.decode(), re.M):
+            n[event] += 1
+            weight[event] += int(w)
+    elif fmt == "json":
+        p = json.loads(data)
+        for s in p["samples"]:
+            n[p["events"][s[2]]["name"]] += 1
+            weight[p["events"][s[2]]["name"]] += s[4]
+    elif fmt == "jsonl":
+        for r in map(json.loads, data.decode().split("\n")[:-1]):
+            n[r["event"]] += 1
+            weight[r["event"]] += r["weight"]
+    elif fmt == "folded":
+        read_folded(data, weight)
+        n = None
+    elif fmt == "flamegraph":
+        p = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', data.decode(), re.S)[1])
+        for e in p["events"]:
+            weight[e["name"]] += e["total"]
+        n = None
+    elif fmt == "pprof":
+        p = Pprof(data)
+        names = [{"cpu": "cpu-clock"}.get(t[0], t[0]) for t in p.types[1:]]
+        for _, values, _ in p.samples:
+            for name, value in zip(names, values[1:]):
+                n[name] += values[0] if value else 0
+                weight[name] += value
+    elif fmt == "firefox":
+        for t in json.loads(gzip.decompress(data))["threads"]:
+            event = re.search(r"\((\S+)\)$", t["name"])[1]
+            n[event] += t["samples"]["length"]
+            need((t["samples"]["weightType"] == "tracing-ms") == (event != "page-faults"), "its weights")
+            weight[event] += round(1e6 * sum(t["samples"]["weight"] or [0]))
+        for event in set(n) - set(k for k in weight if weight[k]):
+            weight[event] = n[event]
+    elif fmt == "speedscope":
+        for t in json.loads(data)["profiles"]:
+            weight[t["name"].split(": ")[0]] += sum(t["weights"])
+        n = None
+    elif fmt == "callgrind":
+        text = data.decode()
+        names = [re.search(r"^event: %s : ([^,\n]*)" % e, text, re.M)[1]
+                 for e in re.search(r"^events: Samples (.*)$", text, re.M)[1].split()]
+        weight.update(dict(zip(names, map(int, re.search(r"^summary: \d+ (.*)$", text, re.M)[1].split()))))
+        n = None
+    elif fmt == "otlp":
+        p = Otlp(data)
+        for profile in p.profiles:
+            kind = p.message(profile[1][0])
+            event = p.strings[kind[1][0]]
+            weight[event] += sum(value for _, value, _ in p.samples_of(profile))
+        n = None
+    elif fmt in ("top", "tree"):
+        for count, event in re.findall(r"^(\d+) samples of (\S+) ", data.decode(), re.M):
+            n[event] += int(count)
+        weight = None
+    return n, weight
+
+
+def apart(args):
+    n, weight = per_event("raw", run("raw", args))
+    need(len(n) > 1, "one event only")
+    print("raw:", dict(n), dict(weight))
+    failed = False
+    for fmt in ("text", "json", "jsonl", "folded", "flamegraph", "pprof", "firefox", "speedscope", "callgrind", "otlp",
+                "top", "tree"):
+        more = ["--weight=weight"]
+        if fmt == "folded":
+            more.append("--group=thread")
+        got = per_event(fmt, run(fmt, [*args, *more]))
+        for what, have, wanted in (("samples", got[0], n), ("weight", got[1], weight)):
+            if have is not None and +have != +wanted:
+                print("%s: %s: %s, wanted %s" % (fmt, what, dict(have), dict(wanted)))
+                failed = True
+    sys.exit(failed)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["apart"]:
+        apart(sys.argv[2:])
     if sys.argv[1:2] == ["same"]:
         same(sys.argv[2:])
     elif sys.argv[1:2] == ["valid"]:

@@ -329,7 +329,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="file,any,live,symbols")
-    parser.add_argument("--lines", default="", help="more options of sp-sym for the folded text")
+    parser.add_argument("--lines", default="--lines", help="options of sp-sym for the folded text")
     parser.add_argument("--slow", action="store_true", help="also perf script with inlines (a minute)")
     parser.add_argument("--targets", default="cc1plus,deep,demo", help="what is recorded live")
     parser.add_argument("--keep", action="store_true", help="keep the recordings in build/bench")
