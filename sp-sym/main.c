@@ -348,6 +348,7 @@ static void prepare_heap(void)
 {
 	mallopt(M_MMAP_THRESHOLD, (int)HEAP_BYTES);
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+	mallopt(M_ARENA_MAX, 1); /* workers allocate little but tables */
 	mallopt(M_TOP_PAD, (int)HEAP_BYTES);
 	uintptr_t from = (uintptr_t)sbrk(0);
 	void *volatile first = malloc(1 << 20); /* volatile: the compiler would drop the pair */

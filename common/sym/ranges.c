@@ -43,16 +43,16 @@ static void sort_few(struct sp_ranges *r)
 	}
 }
 
+/* Where a start lies behind the first one, and which range it is. */
 struct key {
-	uint64_t lo;
-	size_t at;
+	uint32_t lo, at;
 };
 
 /* Least significant digit first: stable, and linear in the number of ranges, which a comparison
  * sort of a hundred thousand symbols is not. */
 static struct key *sort_keys(struct key *from, struct key *to, size_t n, uint64_t span, size_t *at)
 {
-	for (unsigned shift = 0; shift < 64 && span >> shift; shift += DIGIT_BITS) {
+	for (unsigned shift = 0; shift < 32 && span >> shift; shift += DIGIT_BITS) {
 		memset(at, 0, N_DIGITS * sizeof *at);
 		for (size_t i = 0; i < n; i++)
 			at[from[i].lo >> shift & (N_DIGITS - 1)]++;
@@ -71,32 +71,67 @@ static struct key *sort_keys(struct key *from, struct key *to, size_t n, uint64_
 	return from;
 }
 
-static bool sort_many(struct sp_ranges *r)
+/* Copies the ranges in order into `sorted`: in place it would be a walk from miss to miss. */
+static bool sort_narrow(const struct sp_ranges *r, uint64_t min, uint64_t span,
+			struct sp_range *sorted)
 {
 	struct key *keys = malloc(2 * r->n * sizeof *keys);
-	struct sp_range *sorted = malloc(r->n * sizeof *sorted);
 	size_t *at = malloc(N_DIGITS * sizeof *at);
-	bool ok = keys && sorted && at;
-	if (ok) {
-		uint64_t min = UINT64_MAX, max = 0;
-		for (size_t i = 0; i < r->n; i++) {
-			min = r->v[i].lo < min ? r->v[i].lo : min;
-			max = r->v[i].lo > max ? r->v[i].lo : max;
-		}
-		for (size_t i = 0; i < r->n; i++)
-			keys[i] = (struct key){r->v[i].lo - min, i};
-		const struct key *k = sort_keys(keys, keys + r->n, r->n, max - min, at);
-		for (size_t i = 0; i < r->n; i++)
-			sorted[i] = r->v[k[i].at];
-		free(r->v);
-		r->v = sorted;
-		r->cap = r->n;
-	} else {
-		free(sorted);
-	}
+	bool ok = keys && at;
+	for (size_t i = 0; ok && i < r->n; i++)
+		keys[i] = (struct key){(uint32_t)(r->v[i].lo - min), (uint32_t)i};
+	const struct key *k = ok ? sort_keys(keys, keys + r->n, r->n, span, at) : NULL;
+	for (size_t i = 0; ok && i < r->n; i++)
+		sorted[i] = r->v[k[i].at];
 	free(keys);
 	free(at);
 	return ok;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct sp_range *x = a, *y = b;
+	if (x->lo != y->lo)
+		return x->lo < y->lo ? -1 : 1;
+	return x->max_hi < y->max_hi ? -1 : x->max_hi > y->max_hi; /* meanwhile the order of arrival */
+}
+
+/* Over more than 4 GiB: no file has this; what claims to is only sorted. */
+static void sort_wide(const struct sp_ranges *r, struct sp_range *sorted)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		sorted[i] = r->v[i];
+		sorted[i].max_hi = i;
+	}
+	qsort(sorted, r->n, sizeof *sorted, by_start);
+}
+
+static bool sort_many(struct sp_ranges *r)
+{
+	uint64_t min = UINT64_MAX, max = 0;
+	struct sp_range *sorted = malloc(r->n * sizeof *sorted);
+	if (!sorted)
+		return false;
+	for (size_t i = 0; i < r->n; i++) {
+		min = r->v[i].lo < min ? r->v[i].lo : min;
+		max = r->v[i].lo > max ? r->v[i].lo : max;
+	}
+	if (max - min > UINT32_MAX || r->n > UINT32_MAX) {
+		sort_wide(r, sorted);
+	} else if (!sort_narrow(r, min, max - min, sorted)) {
+		free(sorted);
+		return false;
+	}
+	free(r->v);
+	r->v = sorted;
+	r->cap = r->n;
+	return true;
+}
+
+bool sp_ranges_reserve(struct sp_ranges *r, size_t n)
+{
+	return n <= SIZE_MAX / sizeof *r->v - r->n &&
+	       sp_grow(&r->v, &r->cap, r->n + n, sizeof *r->v);
 }
 
 bool sp_ranges_sort(struct sp_ranges *r)

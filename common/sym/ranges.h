@@ -24,6 +24,9 @@ void sp_ranges_deinit(struct sp_ranges *r);
 /* Empty ranges (hi <= lo) are dropped. False when memory ends. */
 bool sp_ranges_add(struct sp_ranges *r, uint64_t lo, uint64_t hi, uint32_t id);
 
+/* Room for n more, when their number is known. False when memory ends. */
+bool sp_ranges_reserve(struct sp_ranges *r, size_t n);
+
 /* By start, in order of arrival where starts are equal; O(n). False when memory ends. */
 bool sp_ranges_sort(struct sp_ranges *r);
 

@@ -146,6 +146,9 @@ static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type
 	s->strings = (const char *)strings;
 	s->strings_size = strings_size;
 	uint32_t base = t->n_sources++ << INDEX_BITS;
+	/* Half of the symbols of most files are code. */
+	if (!sp_ranges_reserve(&t->sized, s->n / 2))
+		return sp_err_nomem(err);
 	for (uint32_t i = 1; i < s->n; i++)
 		if (!add_symbol(t, s, i, base | i))
 			return sp_err_nomem(err);

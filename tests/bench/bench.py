@@ -6,7 +6,8 @@
 file: a perf.data file of cc1plus (999 Hz, 60 KB stacks), to stacks and to folded text; sizes.
 any:  perf.data files of about 300 MB of cc1plus and tsc (60 KB stacks) and of deep (16 KiB, 4999 Hz), to
       stacks and to folded text, beside cat | wc, samply and perf script | inferno-collapse-perf.
-symbols: sp-sym --exe beside llvm-symbolizer, addr2line and eu-addr2line, for addresses of one file.
+symbols: sp-sym --exe beside llvm-symbolizer, addr2line and eu-addr2line, for addresses of one file; sp-sym
+      beside the crate and perf script with inlines, for a recording.
 live: recorders at 999 and 4999 Hz: CPU of all their processes, the target's slowdown, losses.
 
 All commands of a table run in turns, --runs rounds of them (5); the figures are medians. CPU is
@@ -32,6 +33,7 @@ HERE = os.path.join(TOP, "tests", "bench")
 os.environ["PATH"] = os.path.join(BUILD, "bin") + ":" + os.environ["PATH"]
 os.environ.pop("DEBUGINFOD_URLS", None)
 os.environ["PERF_CONFIG"] = "/dev/null"
+os.environ["XDG_CACHE_HOME"] = os.path.join(WORK, "cache")
 STACK = 60000
 
 
@@ -203,8 +205,8 @@ def bench_file(args, targets, samply_tool):
 
     commands = [("sp-unwind &#124; sp-spool, sp-sym --format=folded (lines, inlines)",
                  "sp-unwind cc1plus.data 2>/dev/null | sp-spool -o cc1plus.spool 2>/dev/null && "
-                 "sp-sym --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
-                ("of it sp-sym", "sp-sym --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
+                 "sp-sym --no-cache --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
+                ("of it sp-sym", "sp-sym --no-cache --format=folded %s cc1plus.spool >cc1plus.folded 2>/dev/null" % args.lines, None),
                 ("perf script --no-inline (names)", "perf script --no-inline -i cc1plus.data >/dev/null 2>perf.log", None),
                 ("perf script (names, inlines), once", "perf script -i cc1plus.data >/dev/null 2>perf.log", 1)]
     if not args.slow:
@@ -243,6 +245,8 @@ def bench_any(args, targets, samply_tool):
         ours = "sp-unwind %s 2>unwind.log | sp-spool -o any.spool 2>spool.log" % data
         commands = [("cat &#124; wc -c", "cat %s | wc -c" % data, None), ("sp-unwind &#124; sp-spool", ours, None),
                     ("sp-unwind &#124; sp-spool, sp-sym --format=folded",
+                     ours + " && sp-sym --no-cache --format=folded --no-inline any.spool 2>sym.log", None),
+                    ("the same, its cache full",
                      ours + " && sp-sym --format=folded --no-inline any.spool 2>sym.log", None)]
         if samply_tool:
             commands.append(("samply import", "%s import -s -n -o any.json.gz %s 2>samply.log" % (samply_tool, data), None))
@@ -345,7 +349,9 @@ def main():
     if "any" in args.only:
         bench_any(args, targets, tool)
     if "symbols" in args.only:
-        bench_symbols(args.runs, rounds, median, table, path)
+        import live
+        recorder = live.crate()
+        bench_symbols(args.runs, live.bench, recorder and (recorder, path("crate/release/crate-fold")))
     if "live" in args.only:
         with Paranoid():
             bench_live(args, targets, tool)

@@ -26,7 +26,7 @@ RING_STACKS = 512  # of 64 KiB, as the crate counts
 def crate():
     """The path of the crate's recorder, built when need be, or None."""
     tool = path("crate/release/crate-recorder")
-    if os.access(tool, os.X_OK):
+    if os.access(tool, os.X_OK) and os.access(path("crate/release/crate-fold"), os.X_OK):
         return tool
     if not shutil.which("cargo"):
         say("There is no cargo here: the rows of the crate are left out.")
