@@ -418,6 +418,25 @@ bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_i
 	return is_dead(e, id);
 }
 
+/* How much of what the kernel copied is the thread's stack. */
+static uint64_t stack_used(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
+			   const struct cap_layout *l, uint64_t sp)
+{
+	uint64_t task = cap_ring_u64(r, en->pos + AT_PID);
+	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
+	uint64_t end = cap_stacks_end(&e->stacks, pid, tid, sp, en->time_ns);
+	uint64_t used = cap_stack_used(l->copied, sp, end);
+	struct cap_stack_slot *slot = end && sp + used == end ? cap_stacks_top(&e->stacks, tid) : NULL;
+	if (slot) {
+		uint8_t top[CAP_STACK_TOP];
+		size_t n = used < sizeof top ? (size_t)used : sizeof top;
+		cap_ring_copy(r, en->pos + l->stack + used - n, top, n);
+		cap_stack_top_set(slot, top, n);
+		used = cap_stack_used(used, sp, slot->hi);
+	}
+	return used;
+}
+
 static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
 			size_t cpu_index)
 {
@@ -439,9 +458,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 		cap_emit_check_ip(e, pid, cap_ring_u64(r, en->pos + l.regs + CAP_REG_IP * 8),
 				  en->time_ns);
 		if (l.copied)
-			used = cap_stack_used(
-				l.copied, sp,
-				cap_stacks_end(&e->stacks, pid, tid, sp, en->time_ns));
+			used = stack_used(e, r, en, &l, sp);
 	}
 	if (e->kernel_frames)
 		note_kernel(e, r, en->pos, &l);

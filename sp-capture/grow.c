@@ -196,7 +196,7 @@ bool cap_grow_step(struct cap_session *s, uint64_t now_ns)
 			break;
 		drop_old(s);
 		g->state = CAP_GROW_DONE;
-		break;
+		return true;
 	case CAP_GROW_DONE:
 	default:
 		break;

@@ -42,7 +42,7 @@ struct cap_grow {
 /* The size to begin with, of `wanted` bytes per CPU, for n_events events. */
 size_t cap_grow_start(size_t wanted, uint32_t stack_bytes, size_t n_events);
 
-/* One step, after a look at the rings: true when the rings' descriptors are others than before. */
+/* One step, after a look at the rings: true when the rings are others than before. */
 bool cap_grow_step(struct cap_session *s, uint64_t now_ns);
 
 /* Wait for the thread; no more steps. The rings stay as they are. */

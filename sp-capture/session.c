@@ -132,7 +132,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 						    : s->round_ns;
 	s->round_ns = now;
 	s->fill = (uint32_t)fill;
-	cap_output_patience(s->out, fill > CAP_FILL_FULL / 4 ? 0 : now + s->interval_ns);
+	cap_output_patience(s->out, fill > CAP_FILL_FULL / 2 ? 0 : now + s->interval_ns / 4);
 	size_t at;
 	while ((at = cap_rings_next(s->rings, s->n_rings, limit)) < s->n_rings) {
 		emit_one(s, at);
@@ -333,12 +333,11 @@ static bool take_commands(struct cap_session *s, struct watch *w)
  * often: on a machine with more to do than CPUs, each look costs a switch for few samples. */
 static uint64_t next_interval(const struct cap_session *s, uint64_t interval, bool found)
 {
-	uint64_t longest = found ? s->longest_ns : IDLE_INTERVAL_NS;
-	if (s->fill > CAP_FILL_FULL / 4 || (found && interval > longest))
+	if (s->fill > CAP_FILL_FULL * 3 / 8)
 		return s->interval_ns;
 	if (found && s->fill > CAP_FILL_FULL / 8)
 		return interval;
-	return interval * 2 < longest ? interval * 2 : longest;
+	return interval * 2 < IDLE_INTERVAL_NS ? interval * 2 : IDLE_INTERVAL_NS;
 }
 
 static int look_at_system(struct cap_session *s, struct watch *w, struct sp_err *err)
@@ -470,7 +469,6 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
 	s->ring_bytes = s->grow.start_bytes = s->grow.wanted = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
-	s->longest_ns = MAX_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, &s->sampler, &side, 8, err);
 	return rc < 0 ? rc : cap_attach_side_band(s, err);
 }
@@ -479,17 +477,13 @@ void cap_session_pace(struct cap_session *s)
 {
 	uint64_t fill_ns = s->ring_bytes / cap_sample_bytes(s->o->stack_bytes) * 1000000000 /
 			   s->sampler.rate_hz;
-	s->interval_ns = fill_ns / 6;
+	/* Each look wakes all stages: as few as a ring that may grow allows. Whatever comes between
+	 * two looks, a ring that is half full wakes the loop. */
+	s->interval_ns = fill_ns / (s->ring_bytes < s->grow.wanted ? 3 : 6);
 	if (s->interval_ns < MIN_INTERVAL_NS)
 		s->interval_ns = MIN_INTERVAL_NS;
 	if (s->interval_ns > MAX_INTERVAL_NS)
 		s->interval_ns = MAX_INTERVAL_NS;
-	/* Not so long that a full rate, which may begin at any time, fills half of a ring. */
-	s->longest_ns = fill_ns * 3 / 8;
-	if (s->longest_ns < s->interval_ns)
-		s->longest_ns = s->interval_ns;
-	if (s->longest_ns > MAX_INTERVAL_NS)
-		s->longest_ns = MAX_INTERVAL_NS;
 }
 
 /* How many events the attach will open, about. */

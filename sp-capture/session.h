@@ -81,7 +81,6 @@ struct cap_session {
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
-	uint64_t longest_ns;  /* while records come, but few */
 	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
 	int out_fd;

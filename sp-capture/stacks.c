@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/le.h"
 #include "base/proc.h"
 #include "base/table.h"
 
@@ -148,6 +149,7 @@ static void ask(struct cap_stacks *s, struct cap_stack_slot *slot, uint64_t sp, 
 	bool is_main;
 	slot->asked_ns = now_ns;
 	slot->lo = slot->hi = 0;
+	slot->look_at_top = false;
 	if (!maps_refresh(s, slot->pid, now_ns) ||
 	    !cap_stack_in_maps((const char *)s->text.data, s->text.len, sp, &slot->lo, &slot->hi,
 			       &is_main))
@@ -155,6 +157,7 @@ static void ask(struct cap_stacks *s, struct cap_stack_slot *slot, uint64_t sp, 
 	uint64_t start = is_main ? start_stack(slot->pid) : 0;
 	if (start >= sp && start + MAIN_TAIL < slot->hi)
 		slot->hi = start + MAIN_TAIL;
+	slot->look_at_top = !is_main;
 }
 
 uint64_t cap_stacks_end(struct cap_stacks *s, int32_t pid, int32_t tid, uint64_t sp,
@@ -174,4 +177,35 @@ uint64_t cap_stacks_end(struct cap_stacks *s, int32_t pid, int32_t tid, uint64_t
 	slot->pid = pid;
 	ask(s, slot, sp, now_ns);
 	return slot->hi;
+}
+
+struct cap_stack_slot *cap_stacks_top(struct cap_stacks *s, int32_t tid)
+{
+	struct cap_stack_slot *slot = s->slots && tid > 0 ? &s->slots[slot_at(s, tid)] : NULL;
+	return slot && slot->tid && slot->look_at_top ? slot : NULL;
+}
+
+uint64_t cap_stack_tcb(const uint8_t *bytes, size_t n, uint64_t hi)
+{
+#if defined(__x86_64__)
+	uint64_t at = (hi - n + 63) & ~UINT64_C(63);
+	for (; hi - at >= 24 && hi - at <= n; at += 64) {
+		const uint8_t *p = bytes + (n - (size_t)(hi - at));
+		if (sp_get64(p) == at && sp_get64(p + 8) && sp_get64(p + 16) == at)
+			return at;
+	}
+#else
+	(void)bytes; /* variant I of the TLS ABI: nothing marks it */
+	(void)n;
+	(void)hi;
+#endif
+	return 0;
+}
+
+void cap_stack_top_set(struct cap_stack_slot *slot, const uint8_t *bytes, size_t n)
+{
+	uint64_t tcb = cap_stack_tcb(bytes, n, slot->hi);
+	slot->look_at_top = false;
+	if (tcb > slot->lo)
+		slot->hi = tcb;
 }

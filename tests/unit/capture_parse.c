@@ -24,6 +24,7 @@
 #include "../../sp-capture/options.h"
 #include "../../sp-capture/python.h"
 #include "../../sp-capture/stacks.h"
+#include "base/le.h"
 #include "base/proc.h"
 #include "tap.h"
 
@@ -99,6 +100,26 @@ static const char maps[] =
 	"7f0000000000-7f0000800000 rw-p 00000000 00:00 0 \n"
 	"7f0000800000-7f0000801000 ---p 00000000 00:00 0\n"
 	"7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]\n";
+
+static void test_stack_top(void)
+{
+	static uint8_t top[CAP_STACK_TOP];
+	const uint64_t hi = 0x7f0000800000, tcb = hi - 0x900;
+	uint8_t *at = top + sizeof top - 0x900;
+	sp_put64(at, tcb);
+	sp_put64(at + 16, tcb);
+	sp_put64(top + 64, hi - sizeof top + 64); /* a pointer to itself alone says nothing */
+#if defined(__x86_64__)
+	tap_eq(cap_stack_tcb(top, sizeof top, hi), 0, "a control block has a dtv");
+	sp_put64(at + 8, 1);
+	tap_eq(cap_stack_tcb(top, sizeof top, hi), tcb, "glibc's control block is found");
+	tap_eq(cap_stack_tcb(at + 8, 0x8f8, hi), 0, "but not one that begins before the bytes");
+#endif
+	tap_eq(cap_stack_tcb(top, 0, hi), 0, "no bytes, no control block");
+	struct cap_stack_slot slot = {.lo = tcb, .hi = hi, .look_at_top = true};
+	cap_stack_top_set(&slot, top, sizeof top);
+	tap_ok(slot.hi == hi && !slot.look_at_top, "nothing is left of a stack below its limit");
+}
 
 static void test_stacks(void)
 {
@@ -223,6 +244,7 @@ int main(void)
 {
 	test_ids();
 	test_names();
+	test_stack_top();
 	test_stacks();
 	test_python();
 	test_kallsyms();
