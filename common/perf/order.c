@@ -48,8 +48,17 @@ struct order_item sp_order_pop(struct sp_order *o)
 		o->v[i] = o->v[child];
 		i = child;
 	}
-	if (o->n)
+	if (o->n) {
+		/* The next one in time lies elsewhere, and was touched too long ago to be in a
+		 * cache: its head, where the sample's fields are, and its end, where a stack's used
+		 * size is. */
+		const struct order_item *next;
 		o->v[i] = last;
+		next = &o->v[0];
+		__builtin_prefetch(next->raw);
+		__builtin_prefetch(next->raw + 64);
+		__builtin_prefetch(next->raw + next->size - 1);
+	}
 	o->bytes -= top.size;
 	if (--top.chunk->n_queued == 0)
 		o->n_chunks--;
