@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -53,7 +54,7 @@ static const char *what_to_run(const char *path, char *buf, size_t size)
 }
 
 static struct timespec progress_start;
-static bool progress_shown;
+static atomic_bool progress_shown; /* any worker shows */
 
 /* On a terminal, and only once naming takes long. */
 static void progress(void *ctx, size_t done, size_t total)
@@ -67,6 +68,15 @@ static void progress(void *ctx, size_t done, size_t total)
 		return;
 	fprintf(stderr, "\rsp-sym: naming %zu of %zu addresses (%zu %%)\033[K", done, total,
 		done * 100 / total);
+	fflush(stderr);
+	progress_shown = true;
+}
+
+/* The same for a debug file that comes from a server, which is worth a word at once. */
+static void fetching(const char *build_id, int64_t done, int64_t total)
+{
+	fprintf(stderr, "\rsp-sym: fetching the debug file of build-id %.12s: %.1f of %.1f MB\033[K",
+		build_id, (double)done / 1e6, (double)total / 1e6);
 	fflush(stderr);
 	progress_shown = true;
 }
@@ -371,6 +381,12 @@ static int name_addresses(const struct view_options *opt)
 	return sym_exe_main(opt->exe, &o, opt->operands, opt->n_operands);
 }
 
+static void show_progress(struct view_options *opt)
+{
+	opt->resolver.progress = progress;
+	sp_debuginfod_tell(fetching);
+}
+
 /* --symbolizer: before the sandbox, which it could not leave. */
 static void start_command(struct view_options *opt)
 {
@@ -401,7 +417,7 @@ int main(int argc, char **argv)
 		sp_stop_install(piped ? SP_STOP_PIPE : SP_STOP_FIRST);
 		clock_gettime(CLOCK_MONOTONIC, &progress_start);
 		if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
-			opt.resolver.progress = progress;
+			show_progress(&opt);
 		start_command(&opt);
 		status = opt.follow ? follow(&opt) : run(&opt);
 	}

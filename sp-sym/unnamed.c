@@ -131,7 +131,8 @@ const char *unnamed_cure(const struct view *v, const struct unnamed_module *m)
 	if (strstr(cause, "not found") || strstr(cause, "No such file"))
 		return "say where it is: --path-map OLD=NEW, --symfs DIR; or record with "
 		       "--embed=all";
-	if (strstr(cause, "differ") || strstr(cause, "another") || strstr(cause, "mismatch"))
+	if (strstr(cause, "differ") || strstr(cause, "another") || strstr(cause, "was changed") ||
+	    strstr(cause, "mismatch"))
 		return "it was replaced since: give the old one with --debug-dir, or set "
 		       "DEBUGINFOD_URLS";
 	if (strstr(cause, "ermission") || strstr(cause, "denied"))

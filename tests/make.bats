@@ -170,6 +170,14 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	equal "$(awk '/threads/ { n += $1 } END { print n }' out)" 3000
 }
 
+@test "make DEBUGINFOD=no: the part that asks servers is left out, and compiles" {
+	local part=$PWD/no/obj/common/elf/debuginfod.o
+	make -s --no-print-directory -C "$TOP" BUILD="$PWD/no" DEBUGINFOD=no WERROR=1 OPT=-O2 SAN= "$part" 2>&1
+	equal "$(nm --undefined-only "$part" | grep -c dlopen)" 0
+	make -s --no-print-directory -C "$TOP" BUILD="$PWD/yes" WERROR=1 OPT=-O2 SAN= "${part/no/yes}" 2>&1
+	equal "$(nm --undefined-only "${part/no/yes}" | grep -c dlopen)" 1
+}
+
 @test "the library's symbols are those that programs were linked against" {
 	project libs
 	nm -D --defined-only "$SP_BUILD/lib/libstackpulse.so.0" | awk '$2 == "T" { print $3 }' | LC_ALL=C sort >shown

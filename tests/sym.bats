@@ -611,6 +611,56 @@ debuginfod_at() {
 	true
 }
 
+@test "debuginfod: a terminal sees how much of a file has come, and then none of that" {
+	objcopy --only-keep-debug "$SP_PROG/templates" templates.debug
+	strip -s -o prog "$SP_PROG/templates"
+	sp-capture -q -- ./prog 100 | sp-unwind -q | sp-spool -q -o p.spool
+	sp-sym -q -f folded --debug-dir=none p.spool >before
+	export STACKPULSE_DEBUGINFOD_CACHE_DIR=$PWD/cache
+	# A server that sends the second half of the file when the terminal has shown the first.
+	python3 - >out <<-'X'
+		import http.server, os, pty, re, select, subprocess, sys, threading
+		data, seen = open("templates.debug", "rb").read(), threading.Event()
+		want = re.search(r"Build ID: (\w+)", subprocess.check_output(["readelf", "-nW", "prog"], text=True)).group(1)
+		class Server(http.server.BaseHTTPRequestHandler):
+		    def do_GET(self):
+		        if want not in self.path:
+		            self.send_error(404)
+		            return
+		        self.send_response(200)
+		        self.send_header("Content-Length", str(len(data)))
+		        self.end_headers()
+		        self.wfile.write(data[:len(data) // 2])
+		        self.wfile.flush()
+		        seen.wait(20)
+		        self.wfile.write(data[len(data) // 2:])
+		    def log_message(self, *args):
+		        pass
+		server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+		threading.Thread(target=server.serve_forever, daemon=True).start()
+		env = dict(os.environ, DEBUGINFOD_URLS="http://127.0.0.1:%d/" % server.server_port)
+		ours, theirs = pty.openpty()
+		p = subprocess.Popen(["sp-sym", "-f", "folded", "-o", "after", "p.spool"], env=env, stderr=theirs)
+		os.close(theirs)
+		text = b""
+		while True:
+		    try:
+		        got = os.read(ours, 65536)
+		    except OSError:
+		        break
+		    if not got:
+		        break
+		    text += got
+		    if b"fetching" in text:
+		        seen.set()
+		assert p.wait() == 0
+		assert re.search(rb"sp-sym: fetching the debug file of build-id %s: [0-9.]+ of [0-9.]+ MB" % want[:12].encode(), text), text
+		assert text.endswith(b"\r\x1b[K") or b"\r\x1b[K" in text.rsplit(b"MB", 1)[1], text
+	X
+	grep -q 'shop::' after || fail "not named: $(cat after)"
+	! grep -q 'shop::' before
+}
+
 @test "debuginfod: a server that says nothing is given up, in one line" {
 	strip -s -o chain "$SP_PROG/chain-pie"
 	sp-capture -q -- ./chain 50 | sp-unwind -q | sp-spool -q -o p.spool

@@ -11,12 +11,19 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/child.h"
 
+#ifdef SP_NO_DEBUGINFOD /* make DEBUGINFOD=no: the cache alone */
+#define IS_BUILT false
+#else
+#define IS_BUILT true
+#endif
 #define N_HELPERS 4
 #define STALL_S 10 /* without a byte, once some have come */
+#define TELL_MS 200 /* between two words about what has come */
 #define HEX_SIZE (2 * SP_BUILD_ID_MAX + 1)
 
 static struct helper {
@@ -27,6 +34,8 @@ static enum sp_debuginfod_mode mode = SP_DEBUGINFOD_NEVER;
 static char cache_dir[4096];
 static char complaint[300];
 static atomic_bool is_dead;
+static sp_debuginfod_teller *tell;
+static bool is_asking;
 
 /* --- the helper --- */
 
@@ -47,14 +56,31 @@ static void alarm_in(long s)
 	setitimer(ITIMER_REAL, &t, NULL);
 }
 
+/* What a helper says while it fetches; its answer is shorter. */
+struct progress {
+	int64_t done, total;
+};
+static int helper_fd = -1; /* in a helper: its end of the socket */
+
 static int on_progress(struct debuginfod_client *client, long done, long total)
 {
 	static long last;
+	static struct timespec told;
+	struct timespec now;
 	(void)client;
 	/* Before the size is known, done counts the rounds of waiting. */
-	if (total > 0 && done > 0 && done != last)
+	if (total <= 0 || done <= 0)
+		return 0;
+	if (done != last)
 		alarm_in(STALL_S);
 	last = done;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t ms = (now.tv_sec - told.tv_sec) * 1000 + (now.tv_nsec - told.tv_nsec) / 1000000;
+	if (ms >= TELL_MS) {
+		struct progress p = {done, total};
+		told = now;
+		(void)!send(helper_fd, &p, sizeof p, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
 	return 0;
 }
 
@@ -102,6 +128,7 @@ static int32_t find(const char *hex)
 static void serve(int fd)
 {
 	char hex[HEX_SIZE];
+	helper_fd = fd;
 	make_folders(cache_dir);
 	setenv("DEBUGINFOD_CACHE_PATH", cache_dir, 1);
 	unsetenv("DEBUGINFOD_PROGRESS");
@@ -143,6 +170,15 @@ static bool set_cache_dir(void)
 	return n > 0 && (size_t)n < sizeof cache_dir;
 }
 
+static void give_up(const char *why)
+{
+	if (atomic_exchange(&is_dead, true))
+		return;
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	snprintf(complaint, sizeof complaint, "debuginfod at %.150s: %.100s; its files are left out",
+		 urls ? urls : "", why);
+}
+
 void sp_debuginfod_start(enum sp_debuginfod_mode wanted)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS");
@@ -151,11 +187,22 @@ void sp_debuginfod_start(enum sp_debuginfod_mode wanted)
 		helpers[i].fd = -1;
 	if ((!ask && wanted != SP_DEBUGINFOD_CACHE) || !set_cache_dir())
 		return;
-	mode = wanted;
-#ifndef SP_NO_DEBUGINFOD
-	for (size_t i = 0; ask && i < N_HELPERS; i++)
+	mode = ask && !IS_BUILT ? SP_DEBUGINFOD_CACHE : wanted;
+	is_asking = ask && IS_BUILT;
+	if (ask && !IS_BUILT)
+		give_up("this program was built without it (DEBUGINFOD=no)");
+	for (size_t i = 0; IS_BUILT && ask && i < N_HELPERS; i++)
 		start_helper(&helpers[i]);
-#endif
+}
+
+void sp_debuginfod_tell(sp_debuginfod_teller *fn)
+{
+	tell = fn;
+}
+
+unsigned sp_debuginfod_parallel(void)
+{
+	return is_asking ? N_HELPERS : 0;
 }
 
 static int from_cache(struct sp_elf *out, const struct sp_build_id *id, const char *hex)
@@ -172,13 +219,25 @@ static int from_cache(struct sp_elf *out, const struct sp_build_id *id, const ch
 	return 0;
 }
 
-static void give_up(const char *why)
+/* The helper's answer: how many bytes it has, and what it says meanwhile is told. */
+static ssize_t wait_for_answer(const struct helper *h, const char *hex, int32_t *answer)
 {
-	if (atomic_exchange(&is_dead, true))
-		return;
-	const char *urls = getenv("DEBUGINFOD_URLS");
-	snprintf(complaint, sizeof complaint, "debuginfod at %.150s: %.100s; its files are left out",
-		 urls ? urls : "", why);
+	for (;;) {
+		union {
+			int32_t answer;
+			struct progress p;
+		} word = {0};
+		ssize_t n = recv(h->fd, &word, sizeof word, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == (ssize_t)sizeof word.p) {
+			if (tell)
+				tell(hex, word.p.done, word.p.total);
+			continue;
+		}
+		*answer = word.answer;
+		return n;
+	}
 }
 
 /* 0 when the file is in the cache now. h is locked. */
@@ -190,8 +249,8 @@ static int32_t ask(struct helper *h, const char *hex)
 		return ENOENT;
 	while ((n = send(h->fd, hex, strlen(hex), MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
-	while (n > 0 && (n = recv(h->fd, &answer, sizeof answer, 0)) < 0 && errno == EINTR)
-		;
+	if (n > 0)
+		n = wait_for_answer(h, hex, &answer);
 	if (n == (ssize_t)sizeof answer)
 		return answer;
 	close(h->fd);

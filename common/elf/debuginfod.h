@@ -22,6 +22,12 @@ enum sp_debuginfod_mode {
  * cache is, else XDG_CACHE_HOME/stackpulse/debuginfod, else ~/.cache/stackpulse/debuginfod. */
 void sp_debuginfod_start(enum sp_debuginfod_mode mode);
 
+/* Who is told, some times a second, how much of a file has come. Before threads; called by any. */
+typedef void sp_debuginfod_teller(const char *build_id, int64_t done, int64_t total);
+void sp_debuginfod_tell(sp_debuginfod_teller *fn);
+/* How many files are fetched at once; 0 when nobody is asked. */
+unsigned sp_debuginfod_parallel(void);
+
 /* 1 and *out (open), or 0 at once when there is nobody to ask. Any thread. */
 int sp_debuginfod_open(struct sp_elf *out, const struct sp_build_id *id);
 

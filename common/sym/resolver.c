@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "elf/debuginfod.h"
 #include "sym/resolver_impl.h"
 #include "sym/runtime.h"
 
@@ -571,6 +572,9 @@ static void run_workers(struct work *w)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t want =
 		w->r->options.n_workers ? w->r->options.n_workers : (size_t)(cpus > 0 ? cpus : 1);
+	/* Waiting for a server takes no processor. */
+	if (!w->r->options.n_workers && want < sp_debuginfod_parallel())
+		want = sp_debuginfod_parallel();
 	want = want < w->n ? want : w->n;
 	want = want < MAX_WORKERS ? want : MAX_WORKERS;
 	size_t n = 0;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 
 #include "elf/debugfile.h"
 #include "elf/find.h"
@@ -89,19 +88,22 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 	return 1;
 }
 
-/* Without a build-id the inode alone would let a file pass that was written over in place since:
- * its time tells. Files that a path map chose are copies, with times and inodes of their own. */
-static bool is_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
-			 const struct sp_elf *elf)
+/* Without a build-id the inode alone would let a file pass that was written over in place since: its
+ * times tell, that of the last change of the inode too, which nobody can set back. Files that a path
+ * map chose are copies, with times and inodes of their own. The reason, or NULL. */
+static const char *why_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
+				 const struct sp_elf *elf)
 {
 	const struct sp_spool_info *info = res_info(r);
-	struct stat st;
-	if (m->build_id_len || !m->inode || elf->map.ino != m->inode || !info->wall_ns ||
-	    !elf->path || stat(elf->path, &st) < 0)
-		return false;
-	uint64_t end = info->wall_ns + (info->last_ns - info->clock_ns);
-	uint64_t changed = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
-	return st.st_ino == m->inode && changed > end;
+	if (m->build_id_len || !m->inode || elf->map.ino != m->inode || !info->wall_ns)
+		return NULL;
+	int64_t end = (int64_t)(info->wall_ns + (info->last_ns - info->clock_ns));
+	if (elf->map.mtime_ns > end)
+		return "was written after the recording: another build";
+	if (elf->map.ctime_ns > end)
+		return "has no build-id and was changed after the recording: nothing says that it "
+		       "is the same build";
+	return NULL;
 }
 
 /* What --debug-dir and its like hold under the module's build-id, for a file that is not there any
@@ -158,9 +160,9 @@ static int open_found(struct sp_resolver *r, struct res_file *f, const struct sp
 		return rc;
 	if (rc != SP_FOUND && rc != SP_FOUND_BY_PATH)
 		return open_by_build_id(r, f, m, out, err);
-	if (is_rewritten(r, m, &elf)) {
-		snprintf(f->problem, sizeof f->problem,
-			 "%.120s was written after the recording: another build", m->path);
+	const char *why = why_rewritten(r, m, &elf);
+	if (why) {
+		snprintf(f->problem, sizeof f->problem, "%.100s %s", m->path, why);
 		sp_elf_close(&elf);
 		return 0;
 	}

@@ -31,6 +31,8 @@ struct made {
 	char path[300];
 };
 
+static uint64_t made_wall_ns = UINT64_C(1700000000000000000); /* November 2023 */
+
 static int to_file(void *ctx, const void *bytes, size_t n, struct sp_err *err)
 {
 	return fwrite(bytes, 1, n, ctx) == n ? 0 : sp_err_errno(err, "cannot write");
@@ -45,7 +47,7 @@ static void make_begin(struct made *m, const char *boot_id)
 				     .boot_id = boot_id,
 				     .clock = "cpu-clock",
 				     .clock_ns = 1000,
-				     .wall_ns = UINT64_C(1700000000000000000)};
+				     .wall_ns = made_wall_ns};
 	*m = (struct made){.stack = SP_NONE};
 	snprintf(m->path, sizeof m->path, "%s", in_build("test.spool"));
 	m->out = fopen(m->path, "w");
