@@ -105,19 +105,17 @@ def targets(path, typescript):
         yield (name, file, found, "recorded") if len(found) >= 100 else (name, file, addresses(file), "nm")
 
 
-def fill(file, asked):
-    return "XDG_CACHE_HOME=$PWD/symbols-cache sp-sym --exe %s <%s" % (file, asked)
-
-
 def tools(file, asked):
-    """(name, command): each reads the addresses and may end as it likes on those that it does not know."""
-    every = [("sp-sym --no-cache", "sp-sym --no-cache --exe %s <%s" % (file, asked)),
-             ("sp-sym, empty cache", "rm -rf symbols-cache; " + fill(file, asked)),
-             ("sp-sym, full cache", fill(file, asked)),
-             ("llvm-symbolizer", "llvm-symbolizer --obj=%s <%s" % (file, asked)),
-             ("addr2line -afiC", "addr2line -afiC -e %s <%s" % (file, asked)),
-             ("eu-addr2line -afiC", "eu-addr2line -afiC -e %s <%s" % (file, asked))]
-    return [(name, command) for name, command in every if shutil.which(command.split()[0]) or "sp-sym" in name]
+    """(name, command): the shell that starts them is replaced by them."""
+    cache = "export XDG_CACHE_HOME=$PWD/symbols-cache/%s; exec sp-sym --exe %s <%s 2>/dev/null"
+    every = [("sp-sym --no-cache", "exec sp-sym --no-cache --exe %s <%s 2>/dev/null" % (file, asked)),
+             ("sp-sym, empty cache", cache % ("$$", file, asked)),
+             ("sp-sym, full cache", cache % ("full", file, asked)),
+             ("llvm-symbolizer", "exec llvm-symbolizer --obj=%s <%s 2>/dev/null" % (file, asked)),
+             ("addr2line -afiC", "exec addr2line -afiC -e %s <%s 2>/dev/null" % (file, asked)),
+             # It ends with 1 on addresses that it does not know.
+             ("eu-addr2line -afiC", "eu-addr2line -afiC -e %s <%s 2>/dev/null || true" % (file, asked))]
+    return [(name, command) for name, command in every if "sp-sym" in name or shutil.which(name.split()[0])]
 
 
 def bench_files(runs, bench):
@@ -127,8 +125,8 @@ def bench_files(runs, bench):
         asked = bench.path("addresses")
         with open(asked, "w") as out:
             out.writelines("0x%x\n" % a for a in found)
-        commands = [(tool, "( %s ) 2>/dev/null || true" % command, 1 if tool.startswith("eu-") else None)
-                    for tool, command in tools(file, asked)]
+        commands = [(tool, command, 1 if tool.startswith("eu-") else None) for tool, command in tools(file, asked)]
+        bench.measure(dict(tools(file, asked))["sp-sym, full cache"])  # which fills it
         costs = bench.rounds(commands, runs)
         cpu = {tool: bench.median([c.cpu for c in costs[tool]]) for tool, _, _ in commands}
         best = min(v for tool, v in cpu.items() if not tool.startswith("sp-sym"))
@@ -148,13 +146,13 @@ def bench_recording(runs, bench, crate):
     sh("sp-unwind -q names.data | sp-spool -q -o names.spool")
     fold = "sp-sym -q -f folded"
     commands = [("sp-sym --no-cache", fold + " --no-cache names.spool", None),
-                ("sp-sym, full cache", "XDG_CACHE_HOME=$PWD/symbols-cache %s names.spool" % fold, None)]
+                ("sp-sym, full cache", fold + " names.spool", None)]
     if crate:
         recorder, folder = crate
         sh("%s 999 %d 0 crate.spool ./cpp 2" % (recorder, bench.STACK), check=False)
         commands.append(("crate, its own spool", "%s crate.spool" % folder, None))
     commands.append(("perf script, inlines", "perf script -i names.data 2>/dev/null", 1))
-    sh(commands[1][1] + " >/dev/null")
+    bench.measure(commands[1][1])
     costs = bench.rounds(commands, runs)
     ours = bench.median([c.cpu for c in costs[commands[0][0]]])
     print("\n## A recording of cpp (full DWARF, 999 Hz) to folded text with inlines: naming alone")
