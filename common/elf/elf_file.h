@@ -46,6 +46,7 @@ struct sp_elf {
 	/* Set by sp_elf_open only. */
 	struct sp_map_file map;
 	char *path;  /* owned */
+	bool is_member; /* of an archive, by its name: offsets of mappings count from the image */
 	void *owned; /* the image itself when it had to be made, freed on close; or NULL */
 };
 

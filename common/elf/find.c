@@ -12,6 +12,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "elf/zip.h"
+
 #define PATH_SIZE 8192
 #define IMAGE_STEP 4096u
 #define IMAGE_BACK                                                                                 \
@@ -159,14 +161,27 @@ static int image_in_archive(struct sp_elf *e, const struct sp_map_file *map, uin
 	return SP_ERR_CORRUPT;
 }
 
+/* The library that "base.apk!/lib/arm64-v8a/libx.so" names. */
+static int member_of_archive(struct sp_elf *e, const struct sp_map_file *map, const char *member,
+			     struct sp_err *err)
+{
+	size_t at, len;
+	if (!map->size || !sp_zip_stored(map->data, map->size, member, &at, &len))
+		return sp_err_set(err, SP_ERR_CORRUPT, 0, "the archive does not store it");
+	int rc = sp_elf_init(e, map->data + at, len, err);
+	e->is_member = rc >= 0;
+	return rc;
+}
+
 /* Parse what is mapped; e takes the map over. */
 static int parse(struct sp_elf *e, struct sp_map_file *map, const struct sp_file_query *q,
-		 const char *path, struct sp_err *err)
+		 const char *path, const char *member, struct sp_err *err)
 {
 	bool elf = map->size >= SELFMAG && !memcmp(map->data, ELFMAG, SELFMAG);
 	struct sp_err why = {.msg = "not an ELF file"};
-	int rc = elf ? sp_elf_init(e, map->data, map->size, &why)
-		     : image_in_archive(e, map, q->foff);
+	int rc = member ? member_of_archive(e, map, member, &why)
+		 : elf	? sp_elf_init(e, map->data, map->size, &why)
+			: image_in_archive(e, map, q->foff);
 	if (rc < 0)
 		return rc == SP_ERR_NOMEM ? rc : sp_err_set(err, rc, 0, "%s", why.msg);
 	e->map = *map;
@@ -215,11 +230,26 @@ static bool is_found(const struct search *s)
 	return s->best == SP_FOUND || s->best == SP_FOUND_BY_PATH;
 }
 
+/* A file, or the archive in which it is a member. */
+static int open_file(const char *path, const char **member, struct sp_err *why)
+{
+	*member = NULL;
+	int fd = sp_file_open(path, 0, why);
+	const char *sep = fd < 0 ? strstr(path, "!/") : NULL;
+	if (!sep)
+		return fd;
+	char archive[PATH_SIZE];
+	snprintf(archive, sizeof archive, "%.*s", (int)(sep - path), path);
+	*member = sep + 2;
+	return sp_file_open(archive, 0, why);
+}
+
 /* 1 found, 0 not. */
 static int try_file(struct search *s, const char *path, enum trust trust, struct sp_err *err)
 {
 	struct sp_err why;
-	int fd = sp_file_open(path, 0, &why);
+	const char *member;
+	int fd = open_file(path, &member, &why);
 	if (fd < 0) {
 		if (why.os != ENOENT && why.os != ENOTDIR)
 			verdict(s, SP_FOUND_NOTHING, "%s", why.msg);
@@ -235,7 +265,7 @@ static int try_file(struct search *s, const char *path, enum trust trust, struct
 		return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0;
 	}
 	struct sp_elf e;
-	rc = parse(&e, &map, s->q, path, &why);
+	rc = parse(&e, &map, s->q, path, member, &why);
 	sp_map_file_close(&map);
 	if (rc >= 0)
 		judge(s, &e, &st, fd, path, trust);

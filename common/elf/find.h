@@ -48,10 +48,11 @@ int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struc
 		char why[200], struct sp_err *err);
 
 /* Where the ELF image begins in its file; not 0 for an image inside an archive (an Android APK
- * holds its libraries stored and page-aligned). Offsets of mappings count from the file's start. */
+ * holds its libraries stored and page-aligned). Offsets of mappings count from the file's start, but
+ * for paths of simpleperf's, "base.apk!/lib/arm64-v8a/libx.so", which count from the library's. */
 static inline uint64_t sp_elf_image_foff(const struct sp_elf *e)
 {
-	return e->map.data ? (uint64_t)(e->data - e->map.data) : 0;
+	return e->map.data && !e->is_member ? (uint64_t)(e->data - e->map.data) : 0;
 }
 
 /* path with OLD replaced by NEW, into out (size bytes); false when nothing fits. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "elf/find.h"
+#include "elf/zip.h"
 
 static char dir[] = "/tmp/sp-find-XXXXXX";
 static struct sp_buf self; /* a good ELF file: this program */
@@ -270,6 +271,74 @@ static void test_live(void)
 	}
 }
 
+/* A zip archive of two members: a text, and this program, stored or (as it says) packed. */
+static struct sp_buf make_zip(unsigned method)
+{
+	struct sp_buf b = {0}, list = {0};
+	const char *names[] = {"AndroidManifest.xml", "lib/x86_64/libself.so"};
+	for (int i = 0; i < 2; i++) {
+		uint32_t at = (uint32_t)b.len, n = i ? (uint32_t)self.len : 5;
+		uint16_t name = (uint16_t)strlen(names[i]), how = i ? (uint16_t)method : 0;
+		sp_buf_u32(&b, 0x04034b50), sp_buf_u16(&b, 20), sp_buf_u16(&b, 0),
+			sp_buf_u16(&b, how), sp_buf_zero(&b, 8), sp_buf_u32(&b, n),
+			sp_buf_u32(&b, n), sp_buf_u16(&b, name), sp_buf_u16(&b, 3);
+		sp_buf_str(&b, names[i]), sp_buf_zero(&b, 3);
+		sp_buf_add(&b, i ? self.data : (const uint8_t *)"<xml>", n);
+		sp_buf_u32(&list, 0x02014b50), sp_buf_zero(&list, 6), sp_buf_u16(&list, how),
+			sp_buf_zero(&list, 8), sp_buf_u32(&list, n), sp_buf_u32(&list, n),
+			sp_buf_u16(&list, name), sp_buf_u16(&list, 4), sp_buf_u16(&list, 2),
+			sp_buf_zero(&list, 8), sp_buf_u32(&list, at);
+		sp_buf_str(&list, names[i]), sp_buf_zero(&list, 6);
+	}
+	uint32_t list_at = (uint32_t)b.len;
+	sp_buf_add(&b, list.data, list.len);
+	sp_buf_u32(&b, 0x06054b50), sp_buf_zero(&b, 4), sp_buf_u16(&b, 2), sp_buf_u16(&b, 2),
+		sp_buf_u32(&b, (uint32_t)list.len), sp_buf_u32(&b, list_at), sp_buf_u16(&b, 7),
+		sp_buf_str(&b, "comment");
+	sp_buf_deinit(&list);
+	return b;
+}
+
+/* simpleperf's name for a library in a package: its mappings count from the library's start. */
+static void test_member(void)
+{
+	struct sp_buf zip = make_zip(0), packed = make_zip(8);
+	char name[300], path[300];
+	uint64_t image = 1;
+	static const struct sp_find_options none;
+	struct sp_file_query q = {.path = name, .live_pid = -1, .foff = 0x1000};
+	put(in_dir("base.apk"), 0, zip.data, zip.len);
+	snprintf(name, sizeof name, "%s/base.apk!/lib/x86_64/libself.so", dir);
+	tap_eq((uint64_t)find_with(&none, &q, path, &image), SP_FOUND_BY_PATH,
+	       "a stored library is found by its name in the package");
+	tap_eq(image, 0, "offsets count from its own start");
+	tap_str(path, name, "its path is the name");
+	snprintf(name, sizeof name, "%s/base.apk!/lib/x86_64/libother.so", dir);
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "one that is not there is not");
+	tap_ok(strstr(why, "does not store it") != NULL, "and this is said");
+	put(in_dir("base.apk"), 0, packed.data, packed.len);
+	snprintf(name, sizeof name, "%s/base.apk!/lib/x86_64/libself.so", dir);
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "nor is one that is packed");
+	unlink(in_dir("base.apk"));
+	tap_eq((uint64_t)find(&q), SP_FOUND_NOTHING, "nor one of no package");
+	bool outside = false;
+	size_t at, len, list = zip.len - 7 - 22 - 2 * (46 + 6) - 19 - 21;
+	for (size_t i = list - 40; i < zip.len; i++) { /* lies in the headers, and every cut */
+		uint8_t was = zip.data[i];
+		zip.data[i] ^= 0xff;
+		if (sp_zip_stored(zip.data, zip.len, "lib/x86_64/libself.so", &at, &len))
+			outside |= at > zip.len || len > zip.len - at;
+		zip.data[i] = was;
+		uint8_t *cut = malloc(i);
+		memcpy(cut, zip.data, i);
+		outside |= sp_zip_stored(cut, i, "lib/x86_64/libself.so", &at, &len);
+		free(cut);
+	}
+	tap_ok(!outside, "damage gives no bytes outside of the package");
+	sp_buf_deinit(&zip);
+	sp_buf_deinit(&packed);
+}
+
 int main(void)
 {
 	if (!mkdtemp(dir) || sp_file_read("/proc/self/exe", 256u << 20, &self, NULL) < 0)
@@ -277,6 +346,7 @@ int main(void)
 	test_path_map();
 	test_identity();
 	test_odd_files();
+	test_member();
 	test_caches();
 	test_live();
 	sp_buf_deinit(&self);
