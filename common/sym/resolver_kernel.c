@@ -164,7 +164,7 @@ static int read_archived(struct sp_resolver *r, const struct sp_spool_module *m,
 	struct sp_build_id id = {.len = m->build_id_len};
 	const uint8_t *data;
 	size_t size;
-	if (id.len > SP_BUILD_ID_MAX)
+	if (!id.len || id.len > SP_BUILD_ID_MAX)
 		return 0;
 	memcpy(id.bytes, m->build_id, id.len);
 	int rc = sp_archives_find(r->options.archives, &id, "kallsyms", &data, &size,

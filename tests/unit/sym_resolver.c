@@ -251,6 +251,53 @@ static void test_perf_maps(void)
 	check(&m, &o, "JS:*leaf /x.js:1:16", "an embedded map names its own process's code");
 }
 
+static void mark(struct made *m, int32_t pid, uint64_t time_ns, bool on)
+{
+	struct sp_spool_exec x = {.time_ns = time_ns, .pid = pid, .kind = 1, .on = on};
+	sp_spool_put_exec(m->w, &x, NULL);
+}
+
+/* Whose maps are used. */
+static void test_policies(void)
+{
+	static const int64_t mine[] = {7, PID}, others[] = {7, 8};
+	struct sp_resolver_options marked = {.spool_dir = build_dir},
+				   any = {.spool_dir = build_dir, .perf_maps = SP_PERF_MAPS_ANY},
+				   last = {.spool_dir = build_dir, .perf_maps = SP_PERF_MAPS_LAST},
+				   listed = {.spool_dir = build_dir,
+					     .perf_maps = SP_PERF_MAPS_LISTED,
+					     .perf_map_pids = mine,
+					     .n_perf_map_pids = 2};
+	struct sp_spool_wfile anon = {.path = "//anon", .is_anon = true};
+	struct made m;
+	write_map("5000 100 own\n");
+	make_begin(&m, "another-boot");
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	make_end(&m);
+	check(&m, &marked, "[unknown]", "a process that never was marked as a runtime has no map");
+	check(&m, &last, "[unknown]", "nor is it the last one");
+	check(&m, &any, "own", "unless all have");
+	check(&m, &listed, "own", "or it is in the list");
+	listed.perf_map_pids = others;
+	check(&m, &listed, "[unknown]", "a list of others");
+	make_begin(&m, "another-boot");
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	mark(&m, PID, 1100, true);
+	mark(&m, PID + 1, 1200, true);
+	mark(&m, PID, 1300, false);
+	make_end(&m);
+	check(&m, &marked, "own", "a process that was marked once has, also when it is no more");
+	check(&m, &last, "[unknown]", "the last one is another");
+	make_begin(&m, "another-boot");
+	make_site(&m, &anon, 0x5000, 0x200, 0, 0x5010);
+	mark(&m, PID + 1, 1200, true);
+	mark(&m, PID, 1400, true);
+	mark(&m, PID + 1, 1500, false);
+	make_end(&m);
+	check(&m, &last, "own", "the last one is this; marks that end don't count");
+	build_run("rm -f perf-*.map");
+}
+
 static void test_stale_map(void)
 {
 	struct sp_resolver_options o = {.perf_map_dir = build_dir};
@@ -350,6 +397,7 @@ int main(void)
 	test_kernel();
 	test_system_map();
 	test_perf_maps();
+	test_policies();
 	test_stale_map();
 	test_rewritten();
 	test_workers();

@@ -4,6 +4,7 @@
 #include "sym_spool.h"
 
 #include "stackpulse/symbolize.h"
+#include "sym/runtime.h"
 
 /* How often memory is asked for; instruments have an allocator of their own. */
 #if defined __has_feature
@@ -406,7 +407,9 @@ static void test_refresh(void)
 	struct sp_spool_frame in[] = {user(SP_NONE, 0x5010), user(SP_NONE, 0x5110),
 				      user(SP_NONE, BASE + mark_foff)};
 	snprintf(map, sizeof map, "perf-%d.map", PID);
-	build_write(map, "5000 100 one\n5100 100 tw", 24);
+	static const char half[] = "5000 100 one\n5100 100 tw",
+			  whole[] = "5000 100 one\n5100 100 two\n5200 100 three\n";
+	build_write(map, half, sizeof half - 1);
 	sp_resolver_new_modules(&r, modules, 2, NULL, &o, &err);
 	char want[200];
 	snprintf(want, sizeof want, "Np one|Np tw|Na [late+0x%llx]", (unsigned long long)mark_foff);
@@ -419,7 +422,7 @@ static void test_refresh(void)
 	snprintf(want, sizeof want, "Np one|Na <0x5210>|Na [late+0x%llx]",
 		 (unsigned long long)mark_foff);
 	tap_str(shown(f, n), want, "without a refresh answers stay");
-	build_write(map, "5000 100 one\n5100 100 two\n5200 100 three\n", 43);
+	build_write(map, whole, sizeof whole - 1);
 	sp_resolver_refresh(r, &err);
 	n = sp_resolver_frames(r, PID, 0, in, 3, &f, &err);
 	tap_str(shown(f, n), "Np one|Np three|Ne in a.c:4/1|Ne work a.c:8/0",
@@ -443,6 +446,13 @@ static void test_names(void)
 	}
 	tap_ok(sp_is_python_module("/usr/bin/python3.11") && !sp_is_python_module("/bin/ipython"),
 	       "runtimes are known by their names");
+	static const char *const loops[] = {"_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx",
+					    "_PyEval_EvalFrameDefault.llvm.123", "_TAIL_CALL_LOAD_FAST",
+					    "_TAIL_CALL_CALL.llvm.8134"};
+	for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
+		tap_ok(sp_is_eval_frame(loops[i]), loops[i]);
+	tap_ok(!sp_is_eval_frame("PyEval_EvalCode") && !sp_is_eval_frame("MY_TAIL_CALL_X"),
+	       "other functions of the interpreter are not its loop");
 	struct sp_image_base b = {0};
 	struct sp_err err = {0};
 	tap_ok(sp_image_base_of(in_build("prog"), BASE + (mark_foff & ~UINT64_C(4095)),
