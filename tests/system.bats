@@ -9,7 +9,7 @@ setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
 	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
 	pids=()
-	group= away=
+	group='' away=''
 }
 
 teardown() {

@@ -105,37 +105,52 @@ void sp_map_guard(void)
 	may_guard = true;
 }
 
+/* How much of [at, end) could be read: less where the file ends. */
+static ssize_t read_range(int fd, uint8_t *to, off_t at, off_t end)
+{
+	size_t done = 0, want = (size_t)(end - at);
+	while (done < want) {
+		ssize_t n = pread(fd, to + done, want - done, at + (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
 /* The file's bytes in memory of our own: holes stay unread, and what it lost meanwhile is zero. */
 static void *read_whole(int fd, size_t size, const char *name, struct sp_err *err)
 {
-	void *p = size <= READ_MAX ? mmap(NULL, size, PROT_READ | PROT_WRITE,
-					  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-				   : MAP_FAILED;
+	uint8_t *p = size <= READ_MAX ? mmap(NULL, size, PROT_READ | PROT_WRITE,
+					     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+				      : MAP_FAILED;
 	if (p == MAP_FAILED) {
 		sp_err_set(err, SP_ERR_LIMIT, 0, "cannot read %s: %zu bytes", name, size);
 		return NULL;
 	}
-	for (off_t at = 0, end; (size_t)at < size; at = end) {
+	off_t was = lseek(fd, 0, SEEK_CUR); /* the caller may read on from there */
+	ssize_t n = 0;
+	for (off_t at = 0, end; n >= 0 && (size_t)at < size; at = end) {
 		off_t data = lseek(fd, at, SEEK_DATA);
 		if (data < 0 && errno == ENXIO)
 			break; /* only a hole is left */
 		at = data < 0 ? at : data;
 		end = data < 0 ? (off_t)size : lseek(fd, at, SEEK_HOLE);
 		end = end < 0 || (size_t)end > size ? (off_t)size : end;
-		while (at < end) {
-			ssize_t n = pread(fd, (uint8_t *)p + at, (size_t)(end - at), at);
-			if (n < 0 && errno == EINTR)
-				continue;
-			if (n < 0) {
-				sp_err_errno(err, "cannot read %s", name);
-				munmap(p, size);
-				return NULL;
-			}
-			if (n == 0)
-				return p;
-			at += n;
-		}
+		n = read_range(fd, p + at, at, end);
+		if (n >= 0 && n < end - at)
+			break; /* it has shrunk */
 	}
+	if (n < 0) {
+		sp_err_errno(err, "cannot read %s", name);
+		munmap(p, size);
+		p = NULL;
+	}
+	lseek(fd, was, SEEK_SET);
 	return p;
 }
 
