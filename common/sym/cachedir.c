@@ -29,6 +29,25 @@ static bool find_path(char *out, size_t size)
 	return n > 0 && (size_t)n < size;
 }
 
+/* Whether folders may be made there: sudo may keep a user's HOME, and root's folders in it would be
+ * in that user's way. */
+static bool is_own_place(char *path)
+{
+	struct stat st;
+	size_t len = strlen(path);
+	bool found = false, own = false;
+	while (len > 1 && !found) {
+		char was = path[len];
+		path[len] = 0;
+		found = stat(path, &st) == 0;
+		own = found && (st.st_uid == geteuid() || st.st_uid == 0);
+		path[len] = was;
+		while (len > 1 && path[--len] != '/')
+			;
+	}
+	return own;
+}
+
 static void make_folders(char *path)
 {
 	for (char *p = path + 1; *p; p++) {
@@ -54,7 +73,7 @@ int sp_cachedir_open(struct sp_cachedir *d)
 		return 0;
 	const int how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	int fd = open(d->path, how);
-	if (fd < 0 && errno == ENOENT) {
+	if (fd < 0 && errno == ENOENT && is_own_place(d->path)) {
 		make_folders(d->path);
 		fd = open(d->path, how);
 	}

@@ -170,6 +170,12 @@ static void test_folder(void)
 		       "another user's folder is not used");
 		tap_ok(chown(dir, 0, 0) == 0 && chown(file, 12345, 12345) == 0 && !in_folder("one"),
 		       "nor another user's file");
+		char home[200];
+		snprintf(home, sizeof home, "%s/home", base);
+		setenv("XDG_CACHE_HOME", home, 1);
+		tap_ok(mkdir(home, 0755) == 0 && chown(home, 12345, 12345) == 0 && !put("one") &&
+			       rmdir(home) == 0,
+		       "and nothing is made in another user's home");
 	}
 	setenv("XDG_CACHE_HOME", "relative", 1);
 	tap_ok(!put("one"), "a relative XDG_CACHE_HOME is none");
