@@ -177,8 +177,8 @@ int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
 
 /* Pages stay while this much of the file is read beyond them: usually more than a round's records
  * and what workers have in hand. */
-#define KEEP_BEHIND ((uint64_t)32 << 20)
-#define DROP_STEP ((uint64_t)8 << 20)
+#define KEEP_BEHIND ((uint64_t)16 << 20)
+#define DROP_STEP ((uint64_t)4 << 20)
 
 void sp_source_drop_behind(struct sp_source *s)
 {
