@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "bpf_engine.h"
 #include "events.h"
 #include "rings.h"
 #include "tasks.h"
@@ -118,6 +119,28 @@ static bool targets(const struct cap_options *o, const struct cap_kernel *k)
 	return all;
 }
 
+/* The BPF engine, by loading it. It is no condition of anything else. */
+static void bpf(const struct cap_options *o, const struct cap_kernel *k)
+{
+	struct cap_bpf_want want = {.kernel_frames = true,
+				    .ring_bytes = 1 << 20,
+				    .n_cpus_avail = k->n_cpus_avail,
+				    .off_cpu = true,
+				    .min_ns = o->off_min_ns,
+				    .max_waits = 1};
+	struct cap_bpf *b;
+	struct sp_err err = {0};
+	char cure[200], why[500] = "";
+	if (cap_bpf_open(&b, &want, cure, &err) < 0) {
+		line("BPF, off-CPU", false, err.msg, cure);
+		return;
+	}
+	if (*cap_bpf_lacks(b))
+		snprintf(why, sizeof why, "with %s", cap_bpf_lacks(b));
+	line("BPF, off-CPU", true, why, "");
+	cap_bpf_close(b);
+}
+
 int cap_check(const struct cap_options *o)
 {
 	struct cap_kernel k;
@@ -129,6 +152,7 @@ int cap_check(const struct cap_options *o)
 	try_way(o, &k, "cycles", false, "hardware cycles");
 	bool works = try_way(o, &k, "cpu-clock", false, "cpu-clock");
 	try_way(o, &k, "cpu-clock", true, "kernel frames");
+	bpf(o, &k);
 	works &= rings(o, &k);
 	works &= targets(o, &k);
 	cap_kernel_deinit(&k);

@@ -162,3 +162,26 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	holds "$(cat log)" "cannot use the BPF engine"
 	holds "$(cat log)" "CAP_BPF and CAP_PERFMON"
 }
+
+@test "no BTF, no CAP_BPF: refused with the reason; --check says it too, and what is done without" {
+	need_bpf
+	holds "$(sp-capture --check)" "BPF, off-CPU       yes"
+	holds "$(STACKPULSE_BPF_WITHOUT=task_work sp-capture --check)" "waits copied before they are long"
+	# shellcheck disable=SC2016 # $0 is the inner shell's
+	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"'
+	status=0
+	unshare -m sh -c "$hide" sh --off-cpu -- true >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	holds "$(cat log)" "tells no BTF (/sys/kernel/btf/vmlinux: No such file or directory)"
+	holds "$(unshare -m sh -c "$hide" sh --check)" "BPF, off-CPU       no: cannot use the BPF engine: this kernel tells no BTF"
+	status=0
+	setpriv --bounding-set=-sys_admin,-bpf --inh-caps=-all -- sp-capture --engine=bpf -- true >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	holds "$(cat log)" "Operation not permitted"
+	holds "$(cat log)" "CAP_BPF and CAP_PERFMON"
+	# What sampling needs is there as ever.
+	setpriv --bounding-set=-sys_admin,-bpf --inh-caps=-all -- sp-capture -- "$SP_PROG/chain-pie" 50 >s 2>log
+	stream order s
+}
