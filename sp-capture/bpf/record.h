@@ -15,7 +15,7 @@
 #define SPB_N_REGS 17
 #endif
 
-#define SPB_MAX_STACK (512u << 10)
+#define SPB_MAX_STACK (2048u << 10)
 #define SPB_MAX_CHAIN 127
 #define SPB_MAX_CPUS 1024
 
