@@ -294,7 +294,7 @@ check-peers: test-deps all test-setup
 bench: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/bench.py $(BENCH)
-	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live bench-unwind bench-spool)
+	$(if $(BENCH),,@$(MAKE) -s --no-print-directory bench-live bench-unwind bench-spool bench-bpf)
 
 # All recorders live, the Rust crate too: LIVE='--runs 3 --targets deep'.
 bench-live: test-deps
@@ -309,6 +309,11 @@ bench-spool: test-deps
 bench-unwind: test-deps
 	@$(MAKE) -s --no-print-directory all
 	@SP_BUILD='$(abspath $(BUILD))' python3 tests/bench/unwind.py $(UNWIND)
+
+# The BPF engine beside the perf engine; waits: BPFBENCH='--runs 5 --only switches'.
+bench-bpf: test-deps
+	@$(MAKE) -s --no-print-directory all $(PROG)/deep $(PROG)/threads
+	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' python3 tests/bench/bpf.py $(BPFBENCH)
 
 # The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.
 $(BUILD)/bench/walk: $(BUILD)/obj/tests/bench/walk.o \
@@ -405,6 +410,7 @@ help:
 	@echo "make bench              side by side with perf and samply; then bench-live"
 	@echo "make bench-live         recorders live: ours, perf, samply, the Rust crate (LIVE='--runs 3 --targets deep')"
 	@echo "make bench-unwind       sp-unwind beside framehop, perf, samply (UNWIND='--runs 3 FILE…')"
+	@echo "make bench-bpf          the BPF engine beside the perf engine, waits beside offcputime"
 	@echo "make bench-spool        the spool beside the crate's: sizes, speed, memory"
 	@echo "make lint, fmt          the scripts and the floors; the layout of the C files"
 	@echo "make bpf-regen, bpf-check   compile sp-capture/bpf again; is what is committed current?"
@@ -418,4 +424,4 @@ clean:
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 .PHONY: check-peers all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
-	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-unwind bench-spool lint fmt libs install uninstall dist help
+	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-unwind bench-spool bench-bpf lint fmt libs install uninstall dist help

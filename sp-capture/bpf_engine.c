@@ -52,6 +52,7 @@ struct cap_bpf {
 	int epoll_fd; /* owned */
 	uint32_t lacks;
 	bool after; /* stacks after long waits */
+	bool has_state_arg;
 };
 
 /* What libbpf has to say, the verifier's log too: with -vv. */
@@ -132,8 +133,24 @@ static int map_ring(struct cap_bpf *b, struct sp_err *err)
 	return 0;
 }
 
-/* What this kernel lacks: helpers are asked for by loading a program that calls them. */
-static uint32_t find_lacks(void)
+static bool has_func(const struct btf *btf, const char *name)
+{
+	return btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
+}
+
+/* Whether sched_switch tells the state: its prototype has one more argument then. */
+static bool has_state_arg(const struct btf *btf)
+{
+	int id = btf ? btf__find_by_name_kind(btf, "btf_trace_sched_switch", BTF_KIND_TYPEDEF) : -1;
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
+	t = t ? btf__type_by_id(btf, t->type) : NULL; /* pointer */
+	t = t ? btf__type_by_id(btf, t->type) : NULL; /* prototype; its first parameter is void * */
+	return t && btf_is_func_proto(t) && btf_vlen(t) >= 5;
+}
+
+/* What this kernel lacks: helpers are asked for by loading a program that calls them, functions by
+ * BTF, which takes 20 ms to read: only where they decide. */
+static void find_lacks(struct cap_bpf *b, bool off_cpu)
 {
 	static const struct {
 		enum bpf_func_id id;
@@ -142,18 +159,19 @@ static uint32_t find_lacks(void)
 		       {BPF_FUNC_find_vma, SPB_FIND_VMA},
 		       {BPF_FUNC_task_pt_regs, SPB_TASK_REGS},
 		       {BPF_FUNC_get_attach_cookie, SPB_COOKIE}};
-	uint32_t lacks = do_without();
+	b->lacks = do_without();
 	for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++)
 		if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, helpers[i].id, NULL) == 0)
-			lacks |= helpers[i].bit;
+			b->lacks |= helpers[i].bit;
+	if (!off_cpu)
+		return;
 	struct btf *btf = btf__load_vmlinux_btf();
-	if (!btf || btf__find_by_name_kind(btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC) < 0)
-		lacks |= SPB_USER_DYN;
-	if (!btf ||
-	    btf__find_by_name_kind(btf, "bpf_task_work_schedule_resume_impl", BTF_KIND_FUNC) < 0)
-		lacks |= SPB_TASK_WORK;
+	if (!has_func(btf, "bpf_probe_read_user_dynptr"))
+		b->lacks |= SPB_USER_DYN;
+	if (!has_func(btf, "bpf_task_work_schedule_resume_impl"))
+		b->lacks |= SPB_TASK_WORK;
+	b->has_state_arg = has_state_arg(btf);
 	btf__free(btf);
-	return lacks;
 }
 
 static size_t ring_size(size_t asked, size_t page_bytes)
@@ -162,19 +180,6 @@ static size_t ring_size(size_t asked, size_t page_bytes)
 	while (size < asked && size < (size_t)1 << 30)
 		size *= 2;
 	return size;
-}
-
-/* Whether sched_switch tells the state: its prototype has one more argument then. */
-static bool has_state_arg(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	int id = btf ? btf__find_by_name_kind(btf, "btf_trace_sched_switch", BTF_KIND_TYPEDEF) : -1;
-	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
-	t = t ? btf__type_by_id(btf, t->type) : NULL; /* pointer */
-	t = t ? btf__type_by_id(btf, t->type) : NULL; /* prototype; its first parameter is void * */
-	bool has = t && btf_is_func_proto(t) && btf_vlen(t) >= 5;
-	btf__free(btf);
-	return has;
 }
 
 static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
@@ -190,7 +195,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 	k->rodata->spb_by_thread = want->by_thread;
 	k->rodata->spb_follow = want->follow;
 	k->rodata->spb_after = b->after;
-	k->rodata->spb_state_arg = has_state_arg();
+	k->rodata->spb_state_arg = b->has_state_arg;
 	k->rodata->spb_window = per_window < 1            ? 1
 				: per_window < UINT32_MAX ? (uint32_t)per_window
 							  : UINT32_MAX;
@@ -236,7 +241,7 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 	b->reader = b->writers = MAP_FAILED;
 	b->epoll_fd = -1;
 	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	b->lacks = find_lacks();
+	find_lacks(b, want->off_cpu);
 	rc = load(b, want, cure, err);
 	if (rc < 0) {
 		cap_bpf_close(b);

@@ -91,10 +91,12 @@ static void say_closing(const struct cap_session *s)
 		fprintf(stderr,
 			"{\"stage\": \"sp-capture\", \"samples\": %llu, \"lost_events\": %llu, "
 			"\"clock\": \"%s\", \"rate_hz\": %llu, \"threads\": %zu, \"ring_bytes\": "
-			"%zu, \"bytes\": %llu, \"seconds\": %.3f}\n",
+			"%zu, \"ring_written\": %llu, \"bytes\": %llu, \"engine\": \"%s\", "
+			"\"cpu_us\": %.0f, \"seconds\": %.3f}\n",
 			samples, lost, s->sampler.event->name,
 			(unsigned long long)s->sampler.rate_hz, threads, s->ring_bytes,
-			(unsigned long long)s->n_bytes, seconds);
+			s->bpf ? (unsigned long long)s->rings[s->n_cpus].scanned : 0ull,
+			(unsigned long long)s->n_bytes, s->bpf ? "bpf" : "perf", cpu, seconds);
 		return;
 	}
 	sp_note("%llu samples, %llu lost; %s %llu Hz; %zu thread%s; %.1f s%s", samples, lost,

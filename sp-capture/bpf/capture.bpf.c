@@ -205,18 +205,20 @@ static __always_inline __u32 to_page_end(__u64 at, __u32 left)
 	return n < left ? n : left;
 }
 
-/* The stack into a record at off; the bytes that could be read. */
+/* The stack into a record at off; the bytes that could be read. A read is all or nothing: when a
+ * page is missing, what lies before it is read in halves, quarters, … that are there. */
 static __always_inline __u32 copy_kfunc(struct bpf_dynptr *d, __u32 off, __u64 sp, __u32 size)
 {
 	__u32 done = 0;
 	if (bpf_probe_read_user_dynptr(d, off, size, (const void *)sp) == 0)
 		return size;
-	for (int i = 0; i < PAGES && done < size; i++) {
-		__u32 n = to_page_end(sp + done, size - done);
-		if (bpf_probe_read_user_dynptr(d, off + done, n, (const void *)(sp + done)) != 0)
-			break;
+	for (__u32 part = SPB_MAX_STACK / 2; part >= PAGE; part /= 2)
+		if (done + part <= size &&
+		    bpf_probe_read_user_dynptr(d, off + done, part, (const void *)(sp + done)) == 0)
+			done += part;
+	__u32 n = to_page_end(sp + done, size - done);
+	if (bpf_probe_read_user_dynptr(d, off + done, n, (const void *)(sp + done)) == 0)
 		done += n;
-	}
 	return done;
 }
 
