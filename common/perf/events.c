@@ -1,5 +1,6 @@
 #include "perf/events.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,32 @@ static void set_cmdline(struct sp_events *e, struct sp_cursor *c)
 	sp_buf_deinit(&b);
 }
 
+/* simpleperf keeps the names of its events in one value: lines "NAME,TYPE,CONFIG". */
+static void set_simpleperf_names(struct sp_events *e, const char *lines)
+{
+	char name[256];
+	unsigned type;
+	unsigned long long config;
+	for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n') {
+		if (sscanf(lines, "%255[^,\n],%u,%llu", name, &type, &config) != 3)
+			continue;
+		for (size_t i = 0; i < e->n; i++)
+			if (e->v[i]->attr.type == type && e->v[i]->attr.config == config)
+				rename_event(e->v[i], name);
+	}
+}
+
+static void read_simpleperf_meta(struct sp_events *e, struct sp_cursor *c)
+{
+	while (sp_cur_left(c)) {
+		const char *key = sp_cur_str(c), *value = sp_cur_str(c);
+		if (c->bad)
+			return;
+		if (!strcmp(key, "event_type_info"))
+			set_simpleperf_names(e, value);
+	}
+}
+
 static bool read_feature(struct sp_events *e, unsigned feature, const uint8_t *data, size_t size)
 {
 	struct sp_cursor c = sp_cursor(data, size);
@@ -218,6 +245,9 @@ static bool read_feature(struct sp_events *e, unsigned feature, const uint8_t *d
 		}
 		break;
 	}
+	case SP_FEATURE_SIMPLEPERF_META:
+		read_simpleperf_meta(e, &c);
+		break;
 	case SP_FEATURE_COMPRESSED: {
 		sp_cur_skip(&c, 16); /* version, type, level, ratio */
 		uint32_t mmap_len = sp_cur_u32(&c);

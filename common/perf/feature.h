@@ -44,6 +44,7 @@ enum sp_feature {
 	SP_FEATURE_HYBRID_TOPOLOGY = 30,
 	SP_FEATURE_PMU_CAPS = 31,
 	SP_FEATURE_LAST = 32, /* perf 6.1's end mark in a stream */
+	SP_FEATURE_SIMPLEPERF_META = 129, /* Android's simpleperf: strings, each key with a value */
 	SP_N_FEATURES = 256,
 };
 

@@ -670,6 +670,25 @@ static void test_old_features(bool be)
 	sp_buf_deinit(&tail.b);
 }
 
+/* simpleperf tells the names of its events among other strings. */
+static void test_simpleperf_names(void)
+{
+	struct enc e = {0};
+	put_file(&e, 1, UINT64_MAX);
+	static const char meta[] = "simpleperf_version\0001.0\0event_type_info\0nothing\n"
+				   "cpu-clock,1,0\nsched:sched_switch,2,91\0app_type";
+	e.b.len -= 16 + 68;
+	memset(e.b.data + 72, 0, 32);
+	e.b.data[72 + SP_FEATURE_SIMPLEPERF_META / 8] = 1 << SP_FEATURE_SIMPLEPERF_META % 8;
+	e64(&e, e.b.len + 16), e64(&e, sizeof meta);
+	ebytes(&e, meta, sizeof meta);
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	tap_str(r ? sp_reader_event(r, 0)->name : "", "cpu-clock", "an event's name by simpleperf");
+	tap_str(times(r), "1", "and the file is read");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* Through a pipe, in pieces, by another process. */
 static void test_pipe(const struct sp_buf *b, const char *want, const char *what, bool is_file)
 {
@@ -863,6 +882,7 @@ int main(void)
 		test_old_features(be);
 	}
 	test_names();
+	test_simpleperf_names();
 	test_pipes();
 	test_chunks();
 	test_head();
