@@ -109,11 +109,13 @@ static void test_shrinking_file(void)
 	memset(block, 7, sizeof block);
 	struct sp_err err;
 	struct sp_map_file m = {0}, copy = {0};
+	struct sigaction before, after; /* instruments may have a handler of their own */
+	sigaction(SIGBUS, NULL, &before);
 	tap_ok(fd >= 0 && sp_fd_write(fd, block, sizeof block, path, &err) == 0 &&
 		       sp_map_file_open(&copy, path, &err) == 0 && copy.size == sizeof block,
 	       "a file is copied whole");
-	struct sigaction was;
-	tap_ok(sigaction(SIGBUS, NULL, &was) == 0 && was.sa_handler == SIG_DFL,
+	sigaction(SIGBUS, NULL, &after);
+	tap_ok(after.sa_handler == before.sa_handler,
 	       "who does not say that files may be mapped keeps the signals");
 	sp_map_guard();
 	tap_ok(sp_map_file_open(&m, path, &err) == 0 && m.size == sizeof block,

@@ -12,7 +12,8 @@
 
 #include "tap.h"
 
-static char *const true_argv[] = {"true", NULL};
+static char true_word[] = "true";
+static char *const true_argv[] = {true_word, NULL};
 
 static int end_of(struct sp_launch *l)
 {
@@ -27,7 +28,8 @@ static void test_launch(void)
 {
 	struct sp_err err = {0};
 	struct sp_launch *l = NULL;
-	char *sh[] = {"sh", "-c", "exit $((A + B + ${HOME+100}0))", NULL};
+	char name[] = "sh", option[] = "-c", script[] = "exit $((A + B + ${HOME+100}0))";
+	char *sh[] = {name, option, script, NULL};
 	const char *env[] = {"A=3", "B=4", "HOME", NULL};
 	struct sp_launch_options o = {.env = env};
 	setenv("A", "50", 1);
@@ -44,7 +46,8 @@ static void test_launch(void)
 	tap_eq(sp_launch_resume(l, &err), SP_ERR_INVALID, "it is let go once");
 	sp_launch_free(l);
 
-	char *none[] = {"/nonexistent/program", NULL};
+	char nowhere[] = "/nonexistent/program";
+	char *none[] = {nowhere, NULL};
 	tap_eq(sp_launch_new(&l, none, NULL, &err), 0, "what can't be run is launched too");
 	tap_eq(sp_launch_resume(l, &err), SP_ERR_IO, "and fails when it is let go");
 	tap_eq(err.os, ENOENT, "with exec's errno");
