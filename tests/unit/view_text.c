@@ -4,6 +4,8 @@
  * unit: sp-sym/out.c
  * unit: sp-sym/elide.c
  * unit: sp-sym/term.c
+ * unit: sp-sym/apart.c
+ * unit: sp-sym/resolve.c
  * unit: sp-sym/filter.c */
 #include "../../sp-sym/term.h"
 #include "tap.h"
