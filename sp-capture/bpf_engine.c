@@ -53,6 +53,7 @@ struct cap_bpf {
 	uint32_t lacks;
 	bool after; /* stacks after long waits */
 	bool has_state_arg;
+	uint64_t since_ns; /* switched on */
 };
 
 /* What libbpf has to say, the verifier's log too: with -vv. */
@@ -332,12 +333,36 @@ void cap_bpf_switch(struct cap_bpf *b, bool on)
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	if (on)
+		b->since_ns = now;
 	__atomic_store_n(&b->skel->data->spb_since_ns, on ? now : UINT64_MAX, __ATOMIC_RELAXED);
 }
 
 bool cap_bpf_stacks_after(const struct cap_bpf *b)
 {
 	return b->after;
+}
+
+void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
+			void (*each)(void *arg, const struct spb_sample *s), void *arg)
+{
+	int map = bpf_map__fd(b->skel->maps.spb_waits);
+	uint32_t tid, *before = NULL;
+	struct spb_wait w;
+	while (bpf_map_get_next_key(map, before, &tid) == 0) {
+		before = &tid;
+		if (bpf_map_lookup_elem(map, &tid, &w) < 0 || !w.out_ns || w.out_ns < b->since_ns ||
+		    w.out_ns > now_ns || now_ns - w.out_ns < b->skel->rodata->spb_min_ns)
+			continue;
+		struct spb_sample s = {.time_ns = now_ns,
+				       .pid = w.pid,
+				       .tid = tid,
+				       .kind = SPB_WAIT,
+				       .id = w.out_ns,
+				       .period = now_ns - w.out_ns,
+				       .state = w.state};
+		each(arg, &s);
+	}
 }
 
 void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
@@ -423,6 +448,12 @@ bool cap_bpf_stacks_after(const struct cap_bpf *b)
 {
 	(void)b;
 	return false;
+}
+
+void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
+			void (*each)(void *arg, const struct spb_sample *s), void *arg)
+{
+	(void)b, (void)now_ns, (void)each, (void)arg;
 }
 
 void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)

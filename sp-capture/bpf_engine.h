@@ -52,6 +52,11 @@ void cap_bpf_untarget(struct cap_bpf *b, int32_t id);
 void cap_bpf_switch(struct cap_bpf *b, bool on);
 /* Whether stacks come after the waits that they belong to, else before. */
 bool cap_bpf_stacks_after(const struct cap_bpf *b);
+/* The waits that have not ended, once they are switched off: what struct spb_sample tells of each.
+ */
+struct spb_sample;
+void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
+			void (*each)(void *arg, const struct spb_sample *s), void *arg);
 void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out);
 
 /* Samples of the programs that found no room, on a CPU (by its number), since the start. */

@@ -127,9 +127,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	}
 	/* A record that was not committed when a ring was scanned carries a time from just before:
 	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
-	uint64_t limit = all                        ? UINT64_MAX
-			 : fill > CAP_FILL_FULL / 2 ? now - 1000000
-						    : s->round_ns;
+	uint64_t limit = all ? UINT64_MAX : fill > CAP_FILL_FULL / 2 ? now - 1000000 : s->round_ns;
 	s->round_ns = now;
 	s->fill = (uint32_t)fill;
 	cap_output_patience(s->out, fill > CAP_FILL_FULL / 2 ? 0 : now + s->interval_ns / 4);
@@ -609,7 +607,8 @@ static void emit_final_losses(struct cap_session *s)
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		uint64_t truth = cap_attach_lost(s, i);
 		struct cap_ring *r = &s->rings[i];
-		uint64_t told = r->lost + (s->n_rings > s->n_cpus ? s->rings[s->n_cpus + i].lost : 0);
+		uint64_t told =
+			r->lost + (s->n_rings > s->n_cpus ? s->rings[s->n_cpus + i].lost : 0);
 		if (truth <= told)
 			continue;
 		cap_emit_lost(&s->emit, i, r->last_ns, s->end_ns, truth - told);
@@ -664,6 +663,12 @@ static void embed_all(struct cap_session *s)
 		wait_room(s);
 }
 
+static void on_unfinished(void *arg, const struct spb_sample *wait)
+{
+	struct cap_session *s = arg;
+	cap_waits_end(&s->emit, wait, NULL, 0);
+}
+
 /* Drain, account, embed, end. */
 static int finish(struct cap_session *s, struct sp_err *err)
 {
@@ -677,6 +682,8 @@ static int finish(struct cap_session *s, struct sp_err *err)
 	if (s->launch.pid > 0)
 		cap_launch_wait(&s->launch, false);
 	wait_room(s);
+	if (s->bpf && s->o->off_cpu)
+		cap_bpf_unfinished(s->bpf, s->end_ns, on_unfinished, s);
 	cap_waits_flush(&s->emit);
 	embed_all(s);
 	emit_final_losses(s);

@@ -72,7 +72,8 @@ static bool keep(struct cap_waits *w, struct cap_wait_part *p, const struct spb_
 		p->cap = size;
 	}
 	memcpy(p->data, s, sizeof *s);
-	memcpy(p->data + sizeof *s, rest, n);
+	if (n)
+		memcpy(p->data + sizeof *s, rest, n);
 	p->size = size;
 	return true;
 }

@@ -138,6 +138,20 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	[ "${n:-0}" -ge 15 ] || fail "$(cat log)"
 }
 
+@test "a wait that outlasts the recording is in it, up to its end" {
+	need_bpf
+	mkfifo never
+	sp-capture --off-cpu -d 0.5 -- cat never >s 2>log 3>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q "waiting for" log
+	: >never
+	wait "$capture"
+	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
+	sp-sym -e offcpu-time --weight=weight --format=folded x.spool >folded
+	awk '/^cat;.*open/ && $NF > 200e6 { n++ } END { exit n != 1 }' folded || fail "$(cat folded)"
+}
+
 @test "chosen threads and followed children: only their waits" {
 	need_bpf
 	"$SP_PROG/off_cpu" naps 100000 >told 3>&- &

@@ -28,16 +28,11 @@ struct {
 	__type(value, __u32); /* 0: from its exec on */
 } spb_targets SEC(".maps");
 
-struct wait {
-	__u64 out_ns; /* 0: on the CPU */
-	__u32 state, waker_pid, waker_tid, zero;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
 	__type(key, __u32);
-	__type(value, struct wait);
+	__type(value, struct spb_wait);
 } spb_waits SEC(".maps");
 
 struct bucket {
@@ -155,7 +150,7 @@ static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 
 {
 	__u32 tid = t->pid;
 	__u32 state = state_of(ctx, t);
-	struct wait *known = bpf_map_lookup_elem(&spb_waits, &tid);
+	struct spb_wait *known = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (state & TASK_DEAD_BITS) {
 		bpf_map_delete_elem(&spb_waits, &tid);
 		if (spb_after)
@@ -165,9 +160,10 @@ static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 
 	if (known) {
 		known->out_ns = now;
 		known->state = state;
+		known->pid = t->tgid;
 		known->waker_pid = known->waker_tid = 0;
 	} else {
-		struct wait fresh = {.out_ns = now, .state = state};
+		struct spb_wait fresh = {.out_ns = now, .state = state, .pid = t->tgid};
 		if (bpf_map_update_elem(&spb_waits, &tid, &fresh, BPF_ANY) < 0) {
 			count_lost();
 			return;
@@ -212,7 +208,7 @@ static __always_inline void switch_in(__u64 *ctx, struct task_struct *t, __u64 n
 {
 	__u32 tid = t->pid;
 	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-	struct wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait || !wait->out_ns)
 		return;
 	__u64 out = wait->out_ns;
@@ -272,7 +268,7 @@ int off_waking(__u64 *ctx)
 	__u32 tid = t->pid;
 	if (spb_since_ns == ~0ull || !is_target(t))
 		return 0;
-	struct wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait || !wait->out_ns)
 		return 0;
 	bool nobody = in_interrupt();

@@ -57,4 +57,10 @@ struct spb_sample {
 	__u64 regs[SPB_N_REGS]; /* the user's, in the order of perf's register numbers */
 };
 
+/* A thread that is off the CPU now: spb_waits, by tid. */
+struct spb_wait {
+	__u64 out_ns; /* 0: it is not */
+	__u32 state, waker_pid, waker_tid, pid;
+};
+
 #endif
