@@ -4,27 +4,51 @@
 #include "base/stop.h"
 #include "view.h"
 
-/* Files and the kernel are the same for all processes; code without a file is named by the process's
- * own perf map. */
-static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
-			  int32_t pid, uint64_t time_ns)
+static uint32_t new_frame(struct view *v, const struct sp_spool_frame *f, int32_t pid,
+			  uint64_t time_ns)
 {
-	bool own = sp_resolver_is_own(v->resolver, f);
-	uint64_t key = (uint64_t)f->frame_id << 32 | (own ? pid_index + 1 : 0);
-	uint32_t variant;
-	if (own && sp_resolver_variant(v->resolver, pid, f, time_ns, &variant))
-		key = (uint64_t)UINT32_MAX << 32 | variant;
-	uint32_t id = sp_map64_get(&v->frame_ids, key);
-	if (id != SP_NOT_FOUND)
-		return id;
 	struct view_frame *frame = SP_PUSH(&v->frames, &v->n_frames, &v->frames_cap);
 	if (!frame)
 		return SP_NOT_FOUND;
 	frame->f = *f;
 	frame->pid = pid;
 	frame->time_ns = time_ns;
-	id = (uint32_t)v->n_frames - 1;
-	return sp_map64_put(&v->frame_ids, key, id) ? id : SP_NOT_FOUND;
+	return (uint32_t)v->n_frames - 1;
+}
+
+/* Where the number + 1 of a frame is that all processes share; NULL when memory ends. The spool's own
+ * numbers are dense. */
+static uint32_t *shared_frame(struct view *v, uint32_t frame_id)
+{
+	size_t old = v->shared_cap;
+	if (frame_id >= old) {
+		if (!sp_grow(&v->shared, &v->shared_cap, (size_t)frame_id + 1, sizeof *v->shared))
+			return NULL;
+		memset(v->shared + old, 0, (v->shared_cap - old) * sizeof *v->shared);
+	}
+	return &v->shared[frame_id];
+}
+
+/* Files and the kernel are the same for all processes; code without a file is named by the process's
+ * own perf map. */
+static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
+			  int32_t pid, uint64_t time_ns)
+{
+	if (!sp_resolver_is_own(v->resolver, f)) {
+		uint32_t *slot = shared_frame(v, f->frame_id);
+		if (slot && !*slot)
+			*slot = new_frame(v, f, pid, time_ns) + 1;
+		return slot ? *slot - 1 : SP_NOT_FOUND;
+	}
+	uint64_t key = (uint64_t)f->frame_id << 32 | (pid_index + 1);
+	uint32_t variant;
+	if (sp_resolver_variant(v->resolver, pid, f, time_ns, &variant))
+		key = (uint64_t)UINT32_MAX << 32 | variant;
+	uint32_t id = sp_map64_get(&v->frame_ids, key);
+	if (id != SP_NOT_FOUND)
+		return id;
+	id = new_frame(v, f, pid, time_ns);
+	return id != SP_NOT_FOUND && sp_map64_put(&v->frame_ids, key, id) ? id : SP_NOT_FOUND;
 }
 
 /* The stack of equal frames that exists already, or the new one at the end of stack_frames. */
@@ -371,6 +395,7 @@ void view_deinit(struct view *v)
 	free(v->event_shown);
 	sp_map64_deinit(&v->stack_ids);
 	sp_map64_deinit(&v->frame_ids);
+	free(v->shared);
 	sp_map64_deinit(&v->task_ids);
 	sp_map64_deinit(&v->lane_ids);
 	sp_map64_deinit(&v->epoch_lanes);

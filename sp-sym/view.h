@@ -143,6 +143,8 @@ struct view {
 	bool stopped;               /* by a signal, before the end */
 
 	struct sp_map64 epoch_lanes; /* lane and epoch: a number */
+	uint32_t *shared; /* owned: by the spool's frame, index in frames + 1; 0 = not there yet */
+	size_t shared_cap;
 	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
 	struct tally seen;         /* by the spool's stack and lane */
 	struct sp_map64 place_ids; /* by number of the file and line */
