@@ -280,7 +280,7 @@ static int check_one(struct cap_session *s, int32_t id, bool is_process, struct 
 	if (s->o->stop && owner == getpid())
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot hold process %d: it is sp-capture itself", id);
-	if (s->o->stop && cap_task_has_pipe(owner, s->out_fd))
+	if (s->o->stop && cap_task_gets_pipe(owner, s->out_fd))
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot hold process %d: it reads this very stream", id);
 	int fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, id, s->kernel.cpus[0],

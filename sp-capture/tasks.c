@@ -3,14 +3,20 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "kernel.h"
 #include "stacks.h"
+
+#define OPENING_MS 500 /* for what waited in open() to come out of it */
 
 int32_t cap_task_process(int32_t tid)
 {
@@ -33,6 +39,49 @@ size_t cap_task_count(int32_t pid)
 	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d/task", pid);
 	return stat(path, &st) == 0 && st.st_nlink > 2 ? st.st_nlink - 2 : 0;
+}
+
+/* Whether a thread of the process may be inside of an open(): one that has been let go on is told
+ * to be "running", whatever it does. */
+static bool may_be_opening(int32_t pid)
+{
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	bool found = false;
+	if (sp_tasks_list(pid, &tids, &n, &cap, NULL) < 0)
+		n = 0;
+	for (size_t i = 0; i < n && !found; i++) {
+		char path[64];
+		snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tids[i]);
+		int64_t number = cap_number_read(path);
+		found = number == CAP_UNKNOWN || number == SYS_openat || number == SYS_openat2;
+#ifdef SYS_open
+		found |= number == SYS_open;
+#endif
+	}
+	free(tids);
+	return found;
+}
+
+/* A fifo with a name, that others can open. */
+static bool is_named_fifo(int fd)
+{
+	char path[40], name[8] = {0};
+	struct stat st;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) &&
+	       readlink(path, name, sizeof name - 1) > 0 && memcmp(name, "pipe:[", 6) != 0;
+}
+
+bool cap_task_gets_pipe(int32_t pid, int fd)
+{
+	bool named = is_named_fifo(fd);
+	for (int ms = 0; named && ms < OPENING_MS && may_be_opening(pid); ms++) {
+		if (cap_task_has_pipe(pid, fd))
+			return true;
+		poll(NULL, 0, 1);
+	}
+	return cap_task_has_pipe(pid, fd);
 }
 
 bool cap_task_has_pipe(int32_t pid, int fd)

@@ -18,6 +18,8 @@ size_t cap_task_count(int32_t pid);
 
 /* Whether a process holds the pipe open that our descriptor fd is an end of. */
 bool cap_task_has_pipe(int32_t pid, int fd);
+/* The same of one that may still be opening it: waits until it is out of its open(). */
+bool cap_task_gets_pipe(int32_t pid, int fd);
 
 /* The thread's name into comm (64 bytes); "" when it is gone. */
 void cap_task_comm(int32_t pid, int32_t tid, char comm[64]);

@@ -412,8 +412,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	pid=$!
 	pids+=("$pid")
 	status=0
-	exec 9>fifo
-	await sh -c "ls -l /proc/$pid/fd | grep -q fifo"
+	exec 9>fifo # the reader may not have come out of its open() yet
 	sp-capture --stop -p "$pid" >&9 2>log 9>&- || status=$?
 	exec 9>&-
 	equal "$status" 1
