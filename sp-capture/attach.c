@@ -258,6 +258,7 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	cap_task_comm(pid, pid, comm);
 	cap_emit_comm(&s->emit, pid, pid, comm, s->emit.now_ns);
 	cap_emit_exec(&s->emit, q, s->emit.now_ns);
+	cap_emit_cgroup(&s->emit, q, true, s->emit.now_ns);
 	int rc = cap_emit_maps(&s->emit, q, s->emit.now_ns, err);
 	if (rc < 0 && is_root && err->os == ENOENT)
 		return sp_err_set(err, GONE, ESRCH, "cannot attach to process %d: no such process",

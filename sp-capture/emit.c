@@ -343,6 +343,7 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
 		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
+		cap_emit_cgroup(e, q, true, time_ns);
 	}
 	return q;
 }
@@ -606,6 +607,7 @@ static void apply_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 	q->begin_ns = time_ns;
 	cap_stacks_forget_process(&e->stacks, q->pid);
 	cap_emit_exec(e, q, time_ns);
+	cap_emit_cgroup(e, q, true, time_ns);
 }
 
 static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
@@ -681,6 +683,10 @@ static void emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct
 			q->begin_ns = en->time_ns;
 		if (e->on_fork)
 			e->on_fork(e->arg, ptid);
+		pass(e, r, en);
+		if (q)
+			cap_emit_cgroup(e, q, false, en->time_ns);
+		return;
 	}
 	pass(e, r, en);
 }

@@ -128,6 +128,10 @@ void cap_emit_cmdline_add(struct cap_emit *e, int32_t pid, char *const *args);
 /* The exec marker of q, with its command line. */
 void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
 
+/* The control group of q, where /proc tells one that the stream does not know of it; read = false:
+ * the one that it has from its parent. */
+void cap_emit_cgroup(struct cap_emit *e, struct cap_proc *q, bool read, uint64_t time_ns);
+
 /* Executable mappings of /proc/PID/maps that the stream does not know, dated time_ns. The number
  * emitted, or an error when the file cannot be read. */
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);

@@ -90,6 +90,7 @@ struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid)
 		q->n = parent->n;
 	}
 	q->exec_count = parent->exec_count;
+	q->cgroup = parent->cgroup;
 	if (parent->scope == CAP_KERNEL || parent->scope == CAP_OWN)
 		q->scope = parent->scope;
 	q->is_python = parent->is_python;

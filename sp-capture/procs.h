@@ -32,6 +32,7 @@ struct cap_proc {
 	uint64_t maps_ns;                   /* when its maps were read last */
 	uint64_t begin_ns;                  /* when this image began, 0 = before the recording */
 	uint64_t taken_ino, taken_mtime_ns; /* of the perf map that was embedded last */
+	uint32_t cgroup;                    /* id in cap_procs.paths, + 1; 0 = none is told */
 	uint8_t scope;                      /* enum cap_scope */
 	bool is_root;                       /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */

@@ -237,6 +237,11 @@ static int take_exec(struct spool_stream *s, unsigned kind, struct sp_cursor c, 
 	if (kind == SP_EXT_RUNTIME) {
 		e.kind = a;
 		e.on = sp_cur_u32(&c) != 0;
+		sp_cur_u32(&c);
+		if (e.kind == 4 && sp_cur_left(&c)) { /* the control group's strings */
+			e.cmdline = (const char *)c.p;
+			e.cmdline_len = (uint32_t)sp_cur_left(&c);
+		}
 	} else if (sp_cur_left(&c)) {
 		e.cmdline = (const char *)c.p;
 		e.cmdline_len = (uint32_t)sp_cur_left(&c);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "build_id.h"
+#include "container.h"
 #include "formats.h"
 #include "proto.h"
 
@@ -36,6 +37,7 @@ struct pprof {
 	struct out *o;
 	struct sp_intern strings;
 	struct sp_buf msg, sub; /* scratch */
+	struct sp_buf text;     /* of a label */
 	struct sp_buf labels;   /* encoded, by task: from labels_at[task] to that of the next */
 	size_t *labels_at;      /* owned */
 	struct sp_map64 by_module, function_ids;
@@ -329,12 +331,30 @@ static void add_label(struct pprof *p, struct sp_buf *to, const char *key, const
 	proto_bytes(to, 3, p->sub.data, p->sub.len);
 }
 
+static void add_container(struct pprof *p, const struct containers *known, int32_t pid)
+{
+	struct container c;
+	if (!containers_find(known, pid, &c))
+		return;
+	add_label(p, &p->labels, "cgroup", c.cgroup, 0);
+	if (*c.id)
+		add_label(p, &p->labels, "container_id", c.id, 0);
+	if (!*c.id && !*c.name)
+		return;
+	p->text.len = 0;
+	container_name(&c, &p->text);
+	sp_buf_u8(&p->text, 0);
+	if (!p->text.failed)
+		add_label(p, &p->labels, "container", (const char *)p->text.data, 0);
+}
+
 /* The labels of all tasks: the same for each of a task's samples. */
 static bool make_labels(struct pprof *p)
 {
 	const struct view *v = p->v;
+	struct containers known;
 	p->labels_at = malloc((v->n_tasks + 1) * sizeof *p->labels_at);
-	if (!p->labels_at)
+	if (!p->labels_at || containers_init(&known, v, NULL) < 0)
 		return false;
 	for (size_t i = 0; i < v->n_tasks; i++) {
 		const struct view_task *t = &v->tasks[i];
@@ -342,7 +362,9 @@ static bool make_labels(struct pprof *p)
 		add_label(p, &p->labels, "thread", *t->comm ? t->comm : "?", 0);
 		add_label(p, &p->labels, "tid", NULL, t->tid);
 		add_label(p, &p->labels, "pid", NULL, t->pid);
+		add_container(p, &known, t->pid);
 	}
+	containers_deinit(&known);
 	p->labels_at[v->n_tasks] = p->labels.len;
 	return !p->labels.failed;
 }
@@ -415,6 +437,7 @@ int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 	sp_buf_deinit(&p.msg);
 	sp_buf_deinit(&p.sub);
 	sp_buf_deinit(&p.labels);
+	sp_buf_deinit(&p.text);
 	free(p.labels_at);
 	sp_map64_deinit(&p.by_module);
 	sp_map64_deinit(&p.function_ids);

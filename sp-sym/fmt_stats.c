@@ -1,11 +1,16 @@
 /* stats: what a profile holds, what it lacks, and what to do about it. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/cli.h"
 #include "base/counters.h"
 #include "formats.h"
+#include "group.h"
 #include "head.h"
 #include "unnamed.h"
+
+#define MAX_CONTAINERS 20u
 
 static double percent(uint64_t part, uint64_t whole)
 {
@@ -144,6 +149,40 @@ static void write_symptoms(const struct sp_counters *c, uint64_t samples, struct
 				     "while it is busy\n");
 }
 
+/* The containers by their samples, when there are any. */
+static int write_containers(const struct view *v, struct out *o, const struct term *t,
+			    struct sp_err *err)
+{
+	struct groups g;
+	int rc = groups_init(&g, v, GROUP_CONTAINER, err);
+	if (rc < 0)
+		return rc;
+	uint64_t *n = calloc(g.n + 1, sizeof *n);
+	bool any = false;
+	for (size_t i = 0; n && i < v->n_rows; i++)
+		n[g.of_task[v->rows[i].task]] += v->rows[i].n;
+	for (size_t i = 0; i < g.n; i++)
+		any |= strcmp(g.names[i], "host") != 0;
+	if (any && n)
+		out_printf(o, "\n%sContainers%s\n", term_bold(t), term_end(t));
+	for (unsigned shown = 0; any && n && shown < MAX_CONTAINERS; shown++) {
+		size_t best = 0;
+		for (size_t i = 1; i < g.n; i++)
+			best = n[i] > n[best] ? i : best;
+		if (!n[best])
+			break;
+		out_printf(o, "%14llu  ", (unsigned long long)n[best]);
+		out_text(o, g.names[best], 0);
+		out_char(o, '\n');
+		n[best] = 0;
+	}
+	groups_deinit(&g);
+	if (!n)
+		return sp_err_nomem(err);
+	free(n);
+	return 0;
+}
+
 int format_stats(struct view *v, struct out *o, struct sp_err *err)
 {
 	static const struct sp_counters none;
@@ -158,6 +197,10 @@ int format_stats(struct view *v, struct out *o, struct sp_err *err)
 	head_write(v, o, &t);
 	write_about(v, o);
 	write_counters(c, v->n_read, o, &t);
+	if (write_containers(v, o, &t, err) < 0) {
+		unnamed_deinit(&u);
+		return SP_ERR_NOMEM;
+	}
 	write_names(v, &u, o, &t);
 	write_symptoms(c, v->n_read, o, &t);
 	unnamed_deinit(&u);

@@ -52,6 +52,15 @@ static void counters(struct view *v, struct out *o, uint64_t n_read)
 	}
 }
 
+/* What tells of a process's code: not its control group. */
+static size_t n_execs(const struct sp_spool *s)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < sp_spool_n_execs(s); i++)
+		n += sp_spool_exec(s, i)->kind != 4;
+	return n;
+}
+
 static void about(struct view *v, struct out *o)
 {
 	static const char *const states[] = {"whole", "incomplete", "damaged"};
@@ -70,7 +79,7 @@ static void about(struct view *v, struct out *o)
 	number(o, "frames", sp_spool_n_frames(s));
 	number(o, "stacks", sp_spool_n_stacks(s));
 	number(o, "losses", sp_spool_n_losses(s));
-	number(o, "process_execs", sp_spool_n_execs(s));
+	number(o, "process_execs", n_execs(s));
 	text(o, "hostname", info->hostname);
 	text(o, "osrelease", info->osrelease);
 	text(o, "arch", info->arch);

@@ -1,5 +1,7 @@
 #include "group.h"
 
+#include "container.h"
+
 #include <stdlib.h>
 
 /* Digits folded, so that the workers of a pool are one: "worker-12" and "worker-7" are "worker-N".
@@ -58,10 +60,20 @@ static void make_name(enum view_group how, const struct view_task *t,
 	case GROUP_COMM:
 		sp_buf_str(b, *t->comm ? t->comm : "?");
 		break;
+	case GROUP_CONTAINER: /* groups_init names them */
 	case GROUP_NONE:
 	case GROUP_DEFAULT:
 		break;
 	}
+}
+
+static void container_of(const struct containers *known, int32_t pid, struct sp_buf *b)
+{
+	struct container c;
+	if (containers_find(known, pid, &c))
+		container_name(&c, b);
+	else
+		sp_buf_str(b, "host");
 }
 
 static bool add_name(struct groups *g, const struct sp_buf *name)
@@ -81,10 +93,15 @@ int groups_init(struct groups *g, const struct view *v, enum view_group how, str
 	struct sp_buf name = {0};
 	*g = (struct groups){.of_task = malloc((v->n_tasks + 1) * sizeof *g->of_task)};
 	uint32_t *process = groups_process_tasks(v, err);
+	struct containers known = {0};
 	bool ok = g->of_task && process;
+	if (ok && how == GROUP_CONTAINER)
+		ok = containers_init(&known, v, err) >= 0;
 	for (size_t i = 0; ok && i < v->n_tasks; i++) {
 		bool is_new = false;
 		make_name(how, &v->tasks[i], &v->tasks[process[i]], &name);
+		if (how == GROUP_CONTAINER)
+			container_of(&known, v->tasks[i].pid, &name);
 		uint32_t id = sp_intern_add(&seen, name.len ? (const char *)name.data : "",
 					    name.len, &is_new);
 		g->of_task[i] = id;
@@ -93,6 +110,7 @@ int groups_init(struct groups *g, const struct view *v, enum view_group how, str
 	sp_intern_deinit(&seen);
 	sp_buf_deinit(&name);
 	free(process);
+	containers_deinit(&known);
 	if (ok)
 		return 0;
 	groups_deinit(g);

@@ -12,7 +12,8 @@
 #include "sym/resolver.h"
 
 enum view_weight { WEIGHT_DEFAULT, WEIGHT_SAMPLES, WEIGHT_WEIGHT, WEIGHT_TIME };
-enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL };
+enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL,
+		  GROUP_CONTAINER };
 
 struct view_words {     /* arguments of a repeated option; borrowed from argv */
 	const char **v; /* owned */

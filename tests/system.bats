@@ -293,3 +293,47 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 		holds "$(cat log)" "belongs to -a and --cgroup"
 	done
 }
+
+@test "control groups and containers travel as labels: pprof, --group=container, stats" {
+	need_all_cpus
+	make_group
+	local id
+	id=$(printf '%064x' 77)
+	mkdir "$group/docker-$id.scope" "$group/machine-web.scope"
+	start_in "$group/docker-$id.scope" chain-pie indocker 60000
+	local docker=$pid
+	start_in "$group/machine-web.scope" chain-pie inweb 60000
+	local web=$pid
+	start_in "$group" chain-pie plain 60000
+	local plain=$pid
+	start chain-pie outside 60000
+	local outside=$pid
+	begin -a
+	local p
+	for p in "$docker" "$web" "$plain" "$outside"; do
+		await has_samples_of "$p"
+	done
+	end
+	kill -9 "$docker" "$web" "$plain"
+	sp-unwind -q <s | sp-spool -q -o x.spool
+	sp-sym -q --group=container --format=folded x.spool >folded
+	local where=${group#"$(cgroup2)"}
+	for p in "docker:${id:0:12}" web "$where"; do
+		grep -qF "$p;" folded || fail "no group $p" "$(cut -d';' -f1 folded | sort | uniq -c)"
+	done
+	equal "$(sp-sym -q --pid "$docker" --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" "docker:${id:0:12}"
+	equal "$(sp-sym -q --pid "$outside" --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" host
+	sp-sym -q --format=stats x.spool | sed -n '/^Containers/,/^$/p' >stats
+	grep -q " web$" stats
+	sp-sym -q --pid "$docker" --format=pprof -o x.pb.gz x.spool
+	{ zcat x.pb.gz 2>/dev/null || cat x.pb.gz; } >x.pb
+	for p in container_id "$id" "docker:${id:0:12}" cgroup "$where/docker-$id.scope"; do
+		grep -qaF "$p" x.pb || fail "pprof lacks $p"
+	done
+	# A merged spool says the same.
+	sp-spool -q x.spool -o y.spool
+	for p in "$docker" "$web" "$outside"; do
+		cmp <(sp-sym -q --pid "$p" --group=container --format=folded x.spool) \
+			<(sp-sym -q --pid "$p" --group=container --format=folded y.spool)
+	done
+}

@@ -19,7 +19,8 @@
 /* Payloads, little-endian:
  * START     key=value lines, see below
  * EXEC      u64 time_ns, i32 pid, u32 exec_count, then cmdline (NUL-separated)
- * RUNTIME   u64 time_ns, i32 pid, u32 kind (1 python, 2 perf map, 3 jitdump), u32 on, u32 0
+ * RUNTIME   u64 time_ns, i32 pid, u32 kind (1 python, 2 perf map, 3 jitdump, 4 control group),
+ *           u32 on, u32 0; kind 4: then path, runtime, id and name of the container, each with NUL
  * OBJECT    an embedded object: struct sp_ext_object's encoding
  * LOSS      u64 from_ns, u64 to_ns, u32 cpu, u32 kind (0 lost, 1 throttle), u64 count
  * COUNTERS  "stage NAME\n" then "counter value\n" lines

@@ -105,12 +105,13 @@ struct sp_spool_loss {
 	uint32_t kind; /* 0 lost records, 1 throttled */
 };
 
-struct sp_spool_exec { /* an exec, or a runtime marker */
+struct sp_spool_exec { /* an exec, or another marker of a process */
 	uint64_t time_ns;
 	int32_t pid;
-	uint32_t kind; /* 0 exec, 1 python, 2 perf map, 3 jitdump */
+	uint32_t kind; /* 0 exec, 1 python, 2 perf map, 3 jitdump, 4 control group */
 	bool on;
-	const char *cmdline; /* exec: NUL-separated words, may be NULL */
+	const char *cmdline; /* exec: NUL-separated words, may be NULL; control group: its path, and
+			      * the container's runtime, id and name, each ended by NUL, may be "" */
 	uint32_t cmdline_len;
 	uint32_t origin;
 };
