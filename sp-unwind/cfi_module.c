@@ -367,11 +367,11 @@ const struct cfi_marks *uw_module_marks(const struct uw_module *cm, const struct
 	first = atomic_load(bucket);
 	found = marks_in(first, fde);
 	struct cfi_marked *new =
-		found || m->n_marked == CFI_MARKED_MAX ? NULL : malloc(sizeof *new);
+		found || m->n_marked >= CFI_MARKED_MAX ? NULL : malloc(sizeof *new);
 	if (new &&cfi_marks_make(fde, m->arch->fp, &new->marks)) {
 		new->off = fde->off;
 		new->next = first;
-		m->n_marked++;
+		m->n_marked += (unsigned)new->marks.n + 1;
 		found = &new->marks;
 		atomic_store_explicit(bucket, new, memory_order_release);
 	} else {

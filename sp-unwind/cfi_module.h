@@ -23,7 +23,7 @@ struct cfi_marked {
 	struct cfi_marked *next; /* of the same bucket */
 };
 #define CFI_MARKED_BUCKETS 64u
-#define CFI_MARKED_MAX 4096u /* programs of a module; cc1plus has 1,400 that long */
+#define CFI_MARKED_MAX 32768u /* marks of a module, 2.5 MiB; all of cc1plus would have 988 */
 
 /* FDEs are looked for where the last one in this much code was. */
 #define CFI_HINT_SHIFT 9
