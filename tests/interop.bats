@@ -75,6 +75,12 @@ not_found_with() {
 	HOME=/nonexistent sp-sym --format=folded p.spool | grep -o '[^;]*_\[k\]' | sort -u >want
 	sp-sym --format=folded p.spool | grep -o '[^;]*_\[k\]' | sort -u | diff want -
 	[ "$(wc -l <want)" -gt 5 ] || skip "no kernel symbols to be had here"
+	# Of this boot sp-sym keeps a copy of its own.
+	for cache in empty full; do
+		XDG_CACHE_HOME=$PWD/cache HOME=/nonexistent sp-sym --format=folded p.spool |
+			grep -o '[^;]*_\[k\]' | sort -u | diff want - || fail "with the cache $cache"
+		[ -n "$(find cache -name 'kallsyms-*')" ] || fail "no copy was kept"
+	done
 	release=$(uname -r)
 	# A recording of another kernel, as far as its words go.
 	python3 - "$release" <<'END'
