@@ -141,61 +141,48 @@ static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_s
 	return at;
 }
 
-/* The frames of a stack, to the end of stack_frames. */
+/* The frames of a stack, behind the stacks that are kept: how many there are. */
 static int add_frames(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *frames,
-		      size_t n, uint64_t time_ns, uint32_t *n_levels, struct sp_err *err)
+		      size_t n, uint64_t time_ns, struct sp_err *err)
 {
-	*n_levels = 0;
-	if (n > UINT32_MAX / 2 || !sp_grow(&r->stack_frames, &r->stack_frames_cap,
-					   r->n_stack_frames + n + 1, sizeof *r->stack_frames))
-		return sp_err_nomem(err);
+	size_t at = r->n_kept;
 	for (size_t i = 0; i < n; i++) {
 		struct sp_spool_frame f = frames[i];
 		int rc = res_frame_fix(r, pid, &f, err);
 		if (rc < 0)
 			return rc;
-		uint32_t at = find_frame(r, pid, &f, time_ns);
-		if (at == SP_NOT_FOUND)
+		uint32_t id = find_frame(r, pid, &f, time_ns);
+		if (id == SP_NOT_FOUND)
 			return sp_err_nomem(err);
-		r->stack_frames[r->n_stack_frames + i] = at;
-		*n_levels += r->frames[at].n_levels;
-	}
-	return 0;
-}
-
-static int give(struct sp_resolver *r, const uint32_t *frames, size_t n, uint32_t n_levels,
-		const struct sp_resolved_frame *const **out, struct sp_err *err)
-{
-	if (n_levels > INT32_MAX ||
-	    !sp_grow(&r->answer, &r->answer_cap, n_levels + (size_t)1, sizeof *r->answer))
-		return sp_err_nomem(err);
-	size_t at = 0;
-	for (size_t i = 0; i < n; i++) {
-		const struct res_shown *s = &r->frames[frames[i]];
+		const struct res_shown *s = &r->frames[id];
+		if (at - r->n_kept > INT32_MAX - (size_t)s->n_levels)
+			return sp_err_set(err, SP_ERR_LIMIT, 0, "a stack of too many frames");
+		if (!sp_grow(&r->levels, &r->levels_cap, at + s->n_levels + 1, sizeof *r->levels))
+			return sp_err_nomem(err);
 		for (uint32_t k = 0; k < s->n_levels; k++)
-			r->answer[at++] = &s->levels[k];
+			r->levels[at++] = &s->levels[k];
 	}
-	*out = r->answer;
-	return (int)at;
+	return (int)(at - r->n_kept);
 }
 
 int sp_resolver_frames(struct sp_resolver *r, int32_t pid, uint64_t time_ns,
 		       const struct sp_spool_frame *frames, size_t n,
 		       const struct sp_resolved_frame *const **out, struct sp_err *err)
 {
-	uint32_t n_levels;
-	int rc = add_frames(r, pid, frames, n, time_ns ? time_ns : UINT64_MAX, &n_levels, err);
-	return rc < 0 ? rc : give(r, r->stack_frames + r->n_stack_frames, n, n_levels, out, err);
+	int rc = add_frames(r, pid, frames, n, time_ns ? time_ns : UINT64_MAX, err);
+	if (rc >= 0)
+		*out = r->levels ? r->levels + r->n_kept : NULL;
+	return rc;
 }
 
 static void forget_stacks(struct sp_resolver *r)
 {
 	sp_map64_clear(&r->stack_of);
 	r->n_stacks = 0;
-	r->n_stack_frames = 0;
+	r->n_kept = 0;
 }
 
-/* A stack that is new, remembered if there is room for it. */
+/* A stack that is new, kept if there is room for it. */
 static int add_stack(struct sp_resolver *r, const struct sp_spool_sample *sample, int32_t pid,
 		     uint64_t key, const struct sp_resolved_frame *const **out, struct sp_err *err)
 {
@@ -203,26 +190,25 @@ static int add_stack(struct sp_resolver *r, const struct sp_spool_sample *sample
 	if (r->n_stacks >= max || max == SP_NONE)
 		forget_stacks(r);
 	const struct sp_spool_frame *frames = NULL;
-	size_t n = sp_spool_sample_frames(r->spool, sample, &frames);
-	uint32_t n_levels, first = sp_map64_get(&r->stack_of, key);
-	size_t at = r->n_stack_frames;
-	int rc = add_frames(r, pid, frames, n, sample->time_ns, &n_levels, err);
-	if (rc < 0)
-		return rc;
-	if (max != SP_NONE && !res_jit_has_times(r, pid) && at + n < UINT32_MAX) {
+	size_t n = sp_spool_sample_frames(r->spool, sample, &frames), at = r->n_kept;
+	uint32_t first = sp_map64_get(&r->stack_of, key);
+	int n_levels = add_frames(r, pid, frames, n, sample->time_ns, err);
+	if (n_levels < 0)
+		return n_levels;
+	if (max != SP_NONE && !res_jit_has_times(r, pid)) {
 		struct res_stack *s = SP_PUSH(&r->stacks, &r->n_stacks, &r->stacks_cap);
 		if (!s || !sp_map64_put(&r->stack_of, key, (uint32_t)r->n_stacks - 1))
 			return sp_err_nomem(err);
 		*s = (struct res_stack){.stack = sample->stack,
 					.maps = sample->maps,
 					.pid = pid,
-					.at = (uint32_t)at,
-					.n = (uint32_t)n,
+					.at = at,
 					.n_levels = n_levels,
 					.next = first};
-		r->n_stack_frames += n;
+		r->n_kept += (size_t)n_levels;
 	}
-	return give(r, r->stack_frames + at, n, n_levels, out, err);
+	*out = r->levels ? r->levels + at : NULL;
+	return n_levels;
 }
 
 int sp_resolver_sample(struct sp_resolver *r, const struct sp_spool_sample *sample,
@@ -236,8 +222,10 @@ int sp_resolver_sample(struct sp_resolver *r, const struct sp_spool_sample *samp
 	for (uint32_t i = sp_map64_get(&r->stack_of, key); i != SP_NOT_FOUND;
 	     i = r->stacks[i].next) {
 		const struct res_stack *s = &r->stacks[i];
-		if (s->stack == sample->stack && s->maps == sample->maps && s->pid == pid)
-			return give(r, r->stack_frames + s->at, s->n, s->n_levels, out, err);
+		if (s->stack != sample->stack || s->maps != sample->maps || s->pid != pid)
+			continue;
+		*out = r->levels ? r->levels + s->at : NULL;
+		return s->n_levels;
 	}
 	return add_stack(r, sample, pid, key, out, err);
 }
@@ -255,6 +243,5 @@ void res_frames_deinit(struct sp_resolver *r)
 	free(r->frames);
 	sp_map64_deinit(&r->stack_of);
 	free(r->stacks);
-	free(r->stack_frames);
-	free(r->answer);
+	free(r->levels);
 }

@@ -92,9 +92,9 @@ struct res_shown {
 struct res_stack {
 	uint32_t stack, maps;
 	int32_t pid;
-	uint32_t at, n;    /* in stack_frames: indexes of shown frames */
-	uint32_t n_levels; /* of all of them */
-	uint32_t next;     /* of the same hash, or SP_NONE */
+	int n_levels;
+	size_t at;     /* in levels */
+	uint32_t next; /* of the same hash, or SP_NONE */
 };
 
 struct sp_resolver {
@@ -148,10 +148,8 @@ struct sp_resolver {
 	struct sp_map64 stack_of; /* hash: index in stacks */
 	struct res_stack *stacks; /* owned */
 	size_t n_stacks, stacks_cap;
-	uint32_t *stack_frames; /* owned */
-	size_t n_stack_frames, stack_frames_cap;
-	const struct sp_resolved_frame **answer; /* owned: what was returned last */
-	size_t answer_cap;
+	const struct sp_resolved_frame **levels; /* owned: of the stacks, then the last answer */
+	size_t n_kept, levels_cap;               /* n_kept: those of the stacks */
 	struct sp_map64 site_ids; /* of frames without a number: a hash, the index in sites */
 	struct res_site {
 		uint64_t where; /* of the file, or of the process */
