@@ -12,7 +12,7 @@ BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflat
 TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld mold ocaml-nox python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps xz-utils bzip2
 DEV_PKGS   := shellcheck clang-format-14 valgrind
-READER_PKGS := chromium valgrind
+READER_PKGS := chromium valgrind clickhouse-server curl
 
 BUILD  ?= build
 PREFIX ?= /usr/local

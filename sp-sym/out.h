@@ -81,7 +81,7 @@ void out_text(struct out *o, const char *s, unsigned flags);
 void out_text_n(struct out *o, const char *s, size_t n, unsigned flags);
 void out_text_buf(struct sp_buf *b, const char *s, size_t n, unsigned flags);
 
-/* A JSON string with its quotes (RFC 8259); invalid bytes become U+FFFD. */
+/* A JSON string with its quotes (RFC 8259); invalid bytes and noncharacters become U+FFFD. */
 void out_json(struct out *o, const char *s);
 /* XML 1.0 character data, good in attributes too; characters that XML forbids become U+FFFD. */
 void out_xml(struct out *o, const char *s);

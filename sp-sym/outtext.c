@@ -118,7 +118,7 @@ void out_json(struct out *o, const char *s)
 		n = out_utf8(s, strnlen(s, 4), &c);
 		if (c == '"' || c == '\\')
 			out_printf(o, "\\%c", (int)c);
-		else if (c == 0xfffd)
+		else if (c == 0xfffd || (c & 0xfffe) == 0xfffe) /* readers make XML of it */
 			out_add(o, "\xef\xbf\xbd", 3);
 		else if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 ||
 			 (c == '<' && o->in_html))

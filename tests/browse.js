@@ -1,6 +1,8 @@
 // The pages in a headless Chromium, as a person would use them.
 //
 //   browse.js flamegraph FILE.html FUNCTION [SCREENSHOT]   a click zooms, a search marks, nothing is fetched
+//   browse.js events FILE.html EVENT [SCREENSHOT]   another event is shown by choice
+//   browse.js large FILE.html "" [SCREENSHOT]   prints how many ms loading, zooming, turning and grouping take
 //   browse.js speedscope PAGE_DIR FILE FUNCTION [SCREENSHOT]   speedscope's own page opens the file
 "use strict";
 const { chromium } = require("playwright-core");
@@ -38,6 +40,46 @@ async function flamegraph(page, file, name, shot) {
 	assert.deepStrictEqual(fetched, []);
 }
 
+// Of a recording on and off CPU one is shown, and the other when it is chosen.
+async function events(page, file, name, shot) {
+	await page.goto("file://" + path.resolve(file));
+	const all = () => page.$eval("#detail", d => d.textContent);
+	const names = await page.$$eval("#event option", o => o.map(x => x.textContent));
+	assert.equal(names.length, 2);
+	const first = await all();
+	await page.selectOption("#event", String(names.findIndex(n => n.startsWith(name))));
+	assert((await all()) !== first && /150.0 ms/.test(await all()), "the other event does not show: " + await all());
+	if (shot) await page.screenshot({ path: shot });
+}
+
+// How long what a person does takes, in a picture of many frames.
+async function large(page, file, name, shot) {
+	const begin = Date.now();
+	await page.goto("file://" + path.resolve(file));
+	const took = { load: Date.now() - begin };
+	took.boxes = await page.$$eval("#chart g[data-i]", g => g.length);
+	took.frames = await page.evaluate(() => JSON.parse(document.getElementById("data").textContent).events[0].nodes.length / 3);
+	const time = async (what, act) => {
+		took[what] = await page.evaluate(async act => {
+			const t = performance.now();
+			new Function(act)();
+			await new Promise(requestAnimationFrame);
+			return Math.round(performance.now() - t);
+		}, act);
+	};
+	const click = "dispatchEvent(new MouseEvent('click', { bubbles: true }))";
+	await time("zoom", `document.querySelectorAll('#chart g[data-i]')[5].querySelector('rect').${click}`);
+	await time("back", "document.getElementById('reset').click()");
+	await time("turn", "document.getElementById('turn').click()");
+	await time("group", "const g = document.getElementById('group'); g.value = 'none'; g.dispatchEvent(new Event('change'))");
+	await page.fill("#search", "0x3");
+	await page.waitForFunction(() => /in matches/.test(document.querySelector("#hits").textContent));
+	assert(await page.$$eval("#chart g.hit", g => g.length) > 0, "the search marks nothing");
+	assert(took.boxes > 1000 && took.frames > 100000, "that is not large");
+	if (shot) await page.screenshot({ path: shot });
+	console.log(JSON.stringify(took));
+}
+
 async function speedscope(page, dir, file, name, shot) {
 	const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".wasm": "application/wasm" };
 	const server = http.createServer((request, response) => {
@@ -67,7 +109,7 @@ async function speedscope(page, dir, file, name, shot) {
 	});
 	try {
 		const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
-		await { flamegraph, speedscope }[what](page, ...args);
+		await { flamegraph, events, large, speedscope }[what](page, ...args);
 	} finally {
 		await browser.close();
 	}

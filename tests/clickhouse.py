@@ -12,7 +12,7 @@ import tempfile
 from chdb import session
 
 page = open(sys.argv[1]).read().replace("\\-", "-")
-create = [m + ";" for m in re.findall(r"CREATE TABLE .*?(?=;)", page, re.S)]
+create = [m + ";" for m in re.findall(r"CREATE TABLE .*?(?=;)", page, re.S) if "Distributed" not in m]
 select = re.search(r"SELECT concat.*?TabSeparatedRaw", page, re.S)[0]
 name, total = sys.argv[2], int(sys.argv[3])
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The spool: its bytes per sample beside the Rust crate's, its speed and memory.
 
-    make bench-spool SPOOL='[--runs N] [--only sizes,speed] [--targets steady,fork,cc1plus,clang,tsc,python]'
+    make bench-spool SPOOL='[--runs N] [--only sizes,speed,views] [--targets steady,fork,cc1plus,clang,tsc,python]'
 
 sizes: commands recorded at 4999 Hz by sp-capture | sp-unwind | sp-spool, and by the crate's recorder
 (tests/bench/crate, built with cargo into build/bench). The two don't get the same samples, so bytes
-per sample are compared. speed: streams of made samples (tests/prog/stream.c). Nothing is asserted.
+per sample are compared. speed: streams of made samples (tests/prog/stream.c). views: 10 million samples of 100,000 stacks of 40 frames to each format of
+sp-sym; the first line is 200,000 samples of the same stacks, which costs the names and little else.
+Nothing is asserted.
 """
 import argparse
 import os
@@ -89,10 +91,33 @@ def speed(runs):
     os.unlink(b.path("hot.stream"))
 
 
+FORMATS = ("top", "tree", "text", "raw", "folded", "flamegraph", "json", "pprof", "firefox", "speedscope", "callgrind",
+           "lines", "jsonl", "jsonl --table=stacks", "otlp", "stats", "stats-json")
+
+
+def views(runs):
+    stream = "%s/build/tests/prog/stream" % b.TOP
+    for name, n in (("names.spool", 200000), ("views.spool", 10000000)):
+        if not os.path.exists(b.path(name)):
+            b.say("Making %d samples (once) …" % n)
+            b.sh("%s samples=%d stacks=100000 depth=40 | sp-spool -q -o %s" % (stream, n, name))
+    commands = [("names (stats of 200,000 samples)", "sp-sym -q -j1 -f stats names.spool", None)]
+    commands += [(f, "sp-sym -q -j1 -f %s views.spool" % f, None) for f in FORMATS]
+    costs = b.rounds(commands, runs)
+    names = min(c.cpu for c in costs[commands[0][0]])
+    print("## 10 million samples, 100,000 stacks, to /dev/null: the least of %d rounds (text and raw write 25 and 17 GB)" % runs)
+    rows = []
+    for name, _, _ in commands:
+        least = min(costs[name], key=lambda c: c.cpu)
+        rows.append([name, "%.2f" % least.user, "%.2f" % least.system, "%.2f" % max(0, least.cpu - names),
+                     "%.0f" % (max(c.rss for c in costs[name]) / 1024)])
+    b.table(["format", "user s", "sys s", "CPU s besides names", "MB"], rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="sizes,speed")
+    parser.add_argument("--only", default="sizes,speed,views")
     parser.add_argument("--targets", default="steady,fork,cc1plus,clang,tsc,python")
     args = parser.parse_args()
     os.makedirs(b.WORK, exist_ok=True)
@@ -103,6 +128,8 @@ def main():
         sizes(args.targets.split(","))
     if "speed" in args.only:
         speed(args.runs)
+    if "views" in args.only:
+        views(args.runs)
 
 
 if __name__ == "__main__":
