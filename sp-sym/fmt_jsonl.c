@@ -174,32 +174,49 @@ static int write_stacks(struct view *v, struct out *o, const uint64_t *ids, stru
 	return ok ? 0 : sp_err_nomem(err);
 }
 
-/* The beginning and the end of a line are the same for all samples of a row but for few numbers:
- * made once per task and event. */
-static bool write_texts(const struct view *v, struct out *text, size_t *task_at, size_t *event_at)
+/* What a line repeats, made once: of each task, then of each event. */
+struct texts {
+	struct out text;
+	size_t *at;    /* owned; one more at the end */
+	size_t events; /* where these begin in at[] */
+};
+
+static void write_task(const struct view *v, struct out *o, const struct view_task *t)
 {
-	for (size_t i = 0; i < v->n_tasks; i++) {
-		const struct view_task *t = &v->tasks[i];
-		uint32_t origin = sp_spool_thread(v->spool, t->thread)->origin;
-		task_at[i] = text->buf.len;
-		out_str(text, ",\"host\":");
-		out_json(text, sp_spool_origin(v->spool, origin).hostname);
-		out_str(text, ",\"pid\":");
-		out_i64(text, t->pid);
-		out_str(text, ",\"tid\":");
-		out_i64(text, t->tid);
-		out_str(text, ",\"comm\":");
-		out_json(text, t->comm);
+	uint32_t origin = sp_spool_thread(v->spool, t->thread)->origin;
+	out_str(o, ",\"host\":");
+	out_json(o, sp_spool_origin(v->spool, origin).hostname);
+	out_str(o, ",\"pid\":");
+	out_i64(o, t->pid);
+	out_str(o, ",\"tid\":");
+	out_i64(o, t->tid);
+	out_str(o, ",\"comm\":");
+	out_json(o, t->comm);
+}
+
+static bool make_texts(struct texts *t, const struct view *v)
+{
+	size_t n_events = sp_spool_n_events(v->spool), n = 0;
+	*t = (struct texts){.text = {.memory = true}, .events = v->n_tasks};
+	t->at = malloc((v->n_tasks + n_events + 1) * sizeof *t->at);
+	for (size_t i = 0; t->at && i < v->n_tasks; i++) {
+		t->at[n++] = t->text.buf.len;
+		write_task(v, &t->text, &v->tasks[i]);
 	}
-	task_at[v->n_tasks] = text->buf.len;
-	size_t n = sp_spool_n_events(v->spool);
-	for (size_t i = 0; i < n; i++) {
-		event_at[i] = text->buf.len;
-		out_str(text, ",\"event\":");
-		out_json(text, sp_spool_event(v->spool, (uint32_t)i)->name);
+	for (uint32_t i = 0; t->at && i < n_events; i++) {
+		t->at[n++] = t->text.buf.len;
+		out_str(&t->text, ",\"event\":");
+		out_json(&t->text, sp_spool_event(v->spool, i)->name);
+		out_str(&t->text, ",\"cpu\":");
 	}
-	event_at[n] = text->buf.len;
-	return !text->buf.failed;
+	if (t->at)
+		t->at[n] = t->text.buf.len;
+	return t->at && !t->text.buf.failed;
+}
+
+static void add_text(struct out *o, const struct texts *t, size_t i)
+{
+	out_add(o, t->text.buf.data + t->at[i], t->at[i + 1] - t->at[i]);
 }
 
 /* Wall clock ns of a time on the samples' clock. */
@@ -213,37 +230,35 @@ static uint64_t wall_ns(const struct view *v, uint64_t time_ns)
 
 static int write_samples(struct view *v, struct out *o, const uint64_t *ids, struct sp_err *err)
 {
-	struct out text = {.memory = true};
+	static const char time[] = ",\"time_ns\":", stack[] = ",\"stack_id\":",
+			  weight[] = ",\"weight\":";
+	struct texts t;
 	struct view_sample s;
-	uint64_t id = spool_id(v);
-	size_t *task_at = malloc((v->n_tasks + 1) * sizeof *task_at);
-	size_t *event_at = malloc((sp_spool_n_events(v->spool) + 1) * sizeof *event_at);
-	bool ok = task_at && event_at && write_texts(v, &text, task_at, event_at);
-	int r = ok ? 1 : sp_err_nomem(err);
+	struct sp_buf begin = {0};
+	sp_buf_printf(&begin, "{\"spool_id\":%llu,\"seq\":", (unsigned long long)spool_id(v));
+	int r = make_texts(&t, v) && !begin.failed ? 1 : sp_err_nomem(err);
 	view_rewind(v);
 	while (r > 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
 		const struct view_row *row = &v->rows[s.row];
-		out_str(o, "{\"spool_id\":");
-		out_u64(o, id);
-		out_str(o, ",\"seq\":");
+		out_add(o, begin.data, begin.len);
 		out_u64(o, s.seq);
-		out_str(o, ",\"time_ns\":");
+		out_add(o, time, sizeof time - 1);
 		out_u64(o, wall_ns(v, s.time_ns));
-		out_add(o, text.buf.data + task_at[row->task],
-			task_at[row->task + 1] - task_at[row->task]);
-		out_add(o, text.buf.data + event_at[row->event],
-			event_at[row->event + 1] - event_at[row->event]);
-		out_str(o, ",\"cpu\":");
-		out_i64(o, s.cpu == UINT32_MAX ? -1 : (int64_t)s.cpu);
-		out_str(o, ",\"stack_id\":");
+		add_text(o, &t, row->task);
+		add_text(o, &t, t.events + row->event);
+		if (s.cpu == UINT32_MAX)
+			out_add(o, "-1", 2);
+		else
+			out_u64(o, s.cpu);
+		out_add(o, stack, sizeof stack - 1);
 		out_u64(o, ids[row->stack]);
-		out_str(o, ",\"weight\":");
+		out_add(o, weight, sizeof weight - 1);
 		out_u64(o, s.weight);
-		out_str(o, "}\n");
+		out_add(o, "}\n", 2);
 	}
-	free(task_at);
-	free(event_at);
-	sp_buf_deinit(&text.buf);
+	free(t.at);
+	sp_buf_deinit(&begin);
+	sp_buf_deinit(&t.text.buf);
 	return r < 0 ? r : 0;
 }
 
