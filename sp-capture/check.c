@@ -9,6 +9,7 @@
 
 #include "base/cli.h"
 #include "bpf_engine.h"
+#include "cgroup.h"
 #include "events.h"
 #include "rings.h"
 #include "tasks.h"
@@ -141,6 +142,34 @@ static void bpf(const struct cap_options *o, const struct cap_kernel *k)
 	cap_bpf_close(b);
 }
 
+/* -a, or the control group that was asked for. */
+static bool whole_machine(const struct cap_options *o, const struct cap_kernel *k)
+{
+	struct cap_options all = *o;
+	struct cap_sampler s;
+	struct cap_cgroup group = {.fd = -1};
+	struct sp_err err = {0};
+	all.all = true;
+	all.command = NULL;
+	int fd = cap_sampler_init(&s, &all, k, &err);
+	if (fd >= 0)
+		fd = cap_sampler_probe(&s, &err);
+	if (fd >= 0 && o->cgroup)
+		fd = cap_cgroup_open(&group, o->cgroup, s.cure, &err);
+	s.cgroup_fd = group.fd;
+	if (fd >= 0)
+		fd = cap_sampler_open_cpu(&s, CAP_SAMPLES_ALL, k->cpus[0], &err);
+	line(o->cgroup ? "control group" : "all processes", fd >= 0,
+	     fd < 0      ? err.msg
+	     : o->cgroup ? group.path
+			 : "",
+	     s.cure);
+	if (fd >= 0)
+		close(fd);
+	cap_cgroup_close(&group);
+	return fd >= 0;
+}
+
 int cap_check(const struct cap_options *o)
 {
 	struct cap_kernel k;
@@ -155,6 +184,8 @@ int cap_check(const struct cap_options *o)
 	bpf(o, &k);
 	works &= rings(o, &k);
 	works &= targets(o, &k);
+	bool all = whole_machine(o, &k);
+	works &= all || !o->all;
 	cap_kernel_deinit(&k);
 	return sp_finish_stdout(works ? SP_EXIT_OK : SP_EXIT_FAILED);
 }

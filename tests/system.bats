@@ -337,3 +337,13 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 			<(sp-sym -q --pid "$p" --group=container --format=folded y.spool)
 	done
 }
+
+@test "--check says whether all processes, or a control group, can be recorded" {
+	need_all_cpus
+	sp-capture --check -a >out
+	grep -q '^  all processes  *yes' out
+	local status=0
+	sp-capture --check --cgroup stackpulse-none >out || status=$?
+	equal "$status" 1
+	grep -q '^  control group  *no: .*there is no such group' out
+}
