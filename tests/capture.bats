@@ -802,6 +802,24 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	[ $((kept + lost)) -gt 4600 ] && [ $((kept + lost)) -lt 5250 ] || fail "$kept kept, $lost lost of 5000"
 }
 
+@test "rings that fill grow while they are written to: in order, counted, and the end is seen" {
+	[ "$(id -u)" = 0 ] || skip "a user's rings have their size at once"
+	start threads 2500
+	begin s -v -F 4999 -s 60000 -p "$pid"
+	hold_up() { # until a ring is more than half full
+		kill -STOP "$capture"
+		sleep 0.08
+		kill -CONT "$capture"
+		sleep 0.02
+		grep -q 'the rings filled' log
+	}
+	await hold_up
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	equal "$(stream stacks s | wc -l)" "$(sed -n 's/.*: \([0-9]*\) samples.*/\1/p' log)" "samples"
+	equal "$(stream ext s | grep -o 'maximum_ring_buffer_bytes [0-9]*')" "maximum_ring_buffer_bytes 67108864"
+}
+
 @test "an exec that was lost in a full ring is told all the same: the old image's names end" {
 	start cap_exec 1500
 	begin s -F 4999 -s 65528 --ring 256K -p "$pid"
