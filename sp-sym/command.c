@@ -37,7 +37,7 @@ struct view_of {
 		uint64_t start, end;
 		struct sp_image_base base;
 		char *path; /* owned */
-	} * places; /* owned; by start */
+	} * places;         /* owned; by start */
 	size_t n;
 };
 
@@ -274,7 +274,8 @@ static void report(pid_t pid, int keeper)
 }
 
 /* The process between the tool and the command: from its sandbox the tool could not end the
- * command (Landlock's scope for signals, Linux 6.12), so this does when the tool's socket closes. */
+ * command (Landlock's scope for signals, Linux 6.12), so this does when the tool's socket closes.
+ */
 static _Noreturn void keep(int keeper, int fd, const char *line)
 {
 	pid_t pid = fork();
@@ -289,9 +290,9 @@ static _Noreturn void keep(int keeper, int fd, const char *line)
 	for (int i = 0; i < 3; i++)
 		if (null < 0 || dup2(null, i) < 0)
 			close(i);
-	struct pollfd p[2] = {{.fd = keeper, .events = POLLIN},
-			      {.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1,
-			       .events = POLLIN}};
+	struct pollfd p[2] = {
+		{.fd = keeper, .events = POLLIN},
+		{.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN}};
 	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
 		if (p[0].revents)
 			break;

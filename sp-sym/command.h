@@ -1,5 +1,6 @@
 /* --symbolizer=COMMAND: a co-process that is asked for the names of addresses, one line each
- * (sp-sym.1, SYMBOLIZER COMMANDS). It is asked only about files that were found by their identity. */
+ * (sp-sym.1, SYMBOLIZER COMMANDS). It is asked only about files that were found by their identity.
+ */
 #ifndef SYM_COMMAND_H
 #define SYM_COMMAND_H
 

@@ -22,7 +22,7 @@
 #define IS_BUILT true
 #endif
 #define N_HELPERS 4
-#define STALL_S 10 /* without a byte, once some have come */
+#define STALL_S 10  /* without a byte, once some have come */
 #define TELL_MS 200 /* between two words about what has come */
 #define HEX_SIZE (2 * SP_BUILD_ID_MAX + 1)
 
@@ -175,8 +175,8 @@ static void give_up(const char *why)
 	if (atomic_exchange(&is_dead, true))
 		return;
 	const char *urls = getenv("DEBUGINFOD_URLS");
-	snprintf(complaint, sizeof complaint, "debuginfod at %.150s: %.100s; its files are left out",
-		 urls ? urls : "", why);
+	snprintf(complaint, sizeof complaint,
+		 "debuginfod at %.150s: %.100s; its files are left out", urls ? urls : "", why);
 }
 
 void sp_debuginfod_start(enum sp_debuginfod_mode wanted)

@@ -88,9 +88,9 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 	return 1;
 }
 
-/* Without a build-id the inode alone would let a file pass that was written over in place since: its
- * times tell, that of the last change of the inode too, which nobody can set back. Files that a path
- * map chose are copies, with times and inodes of their own. The reason, or NULL. */
+/* Without a build-id the inode alone would let a file pass that was written over in place since:
+ * its times tell, that of the last change of the inode too, which nobody can set back. Files that a
+ * path map chose are copies, with times and inodes of their own. The reason, or NULL. */
 static const char *why_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
 				 const struct sp_elf *elf)
 {

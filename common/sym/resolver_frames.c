@@ -73,9 +73,8 @@ static const char *address_name(struct sp_resolver *r, const struct sp_spool_fra
 static bool show(struct sp_resolver *r, struct res_shown *s, const struct sp_spool_frame *f,
 		 const struct sp_names *names)
 {
-	struct sp_resolved_frame *levels =
-		sp_arena_take(&r->memory, names->n_levels * sizeof *levels,
-			      _Alignof(struct sp_resolved_frame));
+	struct sp_resolved_frame *levels = sp_arena_take(
+		&r->memory, names->n_levels * sizeof *levels, _Alignof(struct sp_resolved_frame));
 	if (!levels)
 		return false;
 	for (uint32_t i = 0; i < names->n_levels; i++) {
@@ -115,10 +114,9 @@ static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_s
 		return SP_NOT_FOUND;
 	uint64_t key = frame_key(pid, f);
 	uint32_t first = sp_map64_get(&r->frame_of, key), at = first;
-	while (at != SP_NOT_FOUND && (r->frames[at].pid != pid ||
-				      r->frames[at].frame_id != f->frame_id ||
-				      r->frames[at].abs_ip != f->abs_ip ||
-				      (names && r->frames[at].names != names)))
+	while (at != SP_NOT_FOUND &&
+	       (r->frames[at].pid != pid || r->frames[at].frame_id != f->frame_id ||
+		r->frames[at].abs_ip != f->abs_ip || (names && r->frames[at].names != names)))
 		at = r->frames[at].next;
 	if (at != SP_NOT_FOUND && r->frames[at].round == r->frames_round)
 		return at;
@@ -129,10 +127,8 @@ static uint32_t find_frame(struct sp_resolver *r, int32_t pid, const struct sp_s
 		at = (uint32_t)r->n_frames - 1;
 		if (!s || r->n_frames >= SP_NOT_FOUND || !sp_map64_put(&r->frame_of, key, at))
 			return SP_NOT_FOUND;
-		*s = (struct res_shown){.abs_ip = f->abs_ip,
-					.frame_id = f->frame_id,
-					.pid = pid,
-					.next = first};
+		*s = (struct res_shown){
+			.abs_ip = f->abs_ip, .frame_id = f->frame_id, .pid = pid, .next = first};
 	}
 	struct res_shown *s = &r->frames[at];
 	if (s->names != names && !show(r, s, f, names))

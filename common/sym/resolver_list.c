@@ -23,7 +23,8 @@ static bool is_same_file(const struct sp_spool_module *a, const struct sp_spool_
 }
 
 /* The number of a module's file: modules of one path are chained, each with the one before. */
-static bool number_file(struct sp_resolver *r, struct sp_map64 *paths, uint32_t *before, uint32_t at)
+static bool number_file(struct sp_resolver *r, struct sp_map64 *paths, uint32_t *before,
+			uint32_t at)
 {
 	struct sp_spool_module *m = &r->list.modules[at];
 	uint64_t key = (uintptr_t)m->path;

@@ -171,8 +171,7 @@ static int take(struct sp_resolver *r, const struct sp_symbols *s, struct res_as
 			levels[i].function =
 				sp_strpool_add(&r->names, from->name, strlen(from->name));
 		if (from->file)
-			levels[i].file =
-				sp_strpool_add(&r->names, from->file, strlen(from->file));
+			levels[i].file = sp_strpool_add(&r->names, from->file, strlen(from->file));
 		if ((from->name && !levels[i].function) || (from->file && !levels[i].file))
 			return sp_err_nomem(err);
 	}

@@ -3,9 +3,9 @@
  * is used only when
  *   - it bears the recorded release in its name,
  *   - the recording says where the kernel's code began, and the difference is one that KASLR makes,
- *   - and either the user chose it (--symfs, --debug-dir), or it is this host's and was there before
- *     the recorded boot: a package of the same release that came later is another build.
- * Modules are not in it. */
+ *   - and either the user chose it (--symfs, --debug-dir), or it is this host's and was there
+ * before the recorded boot: a package of the same release that came later is another build. Modules
+ * are not in it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,8 +87,8 @@ static int try_map(struct sp_resolver *r, const char *path, bool chosen, struct 
 		why = "it came after the recorded kernel was started";
 	int rc = 0;
 	if (why)
-		snprintf(r->kernel_problem, sizeof r->kernel_problem, "%.120s is not used: %s", path,
-			 why);
+		snprintf(r->kernel_problem, sizeof r->kernel_problem, "%.120s is not used: %s",
+			 path, why);
 	else
 		rc = sp_kallsyms_add_core(&r->kallsyms, text, m.size, here - there, err);
 	sp_map_file_close(&m);

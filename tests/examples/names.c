@@ -1,6 +1,6 @@
 /* names FILE.spool: every sample as one line, its functions from the root to the leaf, in the way
- * that flame graphs are made of: what PerfSymbolizer::for_each_sample_stack is for in the Rust crate.
- * Build: cc names.c $(pkg-config --cflags --libs stackpulse) */
+ * that flame graphs are made of: what PerfSymbolizer::for_each_sample_stack is for in the Rust
+ * crate. Build: cc names.c $(pkg-config --cflags --libs stackpulse) */
 #include <stackpulse/spool.h>
 #include <stackpulse/symbolize.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Runs code at one address in anonymous memory, first as "before_rejit", then replaced by
- * "after_rejit", for half of the CPU milliseconds of the argument each, and describes both with their
- * times in ./jit-PID.dump (tools/perf/Documentation/jitdump-specification.txt of Linux), mapped as
- * runtimes map theirs. */
+ * "after_rejit", for half of the CPU milliseconds of the argument each, and describes both with
+ * their times in ./jit-PID.dump (tools/perf/Documentation/jitdump-specification.txt of Linux),
+ * mapped as runtimes map theirs. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

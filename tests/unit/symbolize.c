@@ -49,10 +49,9 @@ static const char *shown(frames_t f, int n)
 	text[0] = 0;
 	for (int i = 0; i < n && at < sizeof text; i++) {
 		at += (size_t)snprintf(text + at, sizeof text - at, "%s%c%c %s", i ? "|" : "",
-				       kinds[f[i]->kind], origins[f[i]->origin],
-				       f[i]->func_name);
-		const char *file = f[i]->kind == SP_KIND_PYTHON ? f[i]->python.base_name
-								: f[i]->native.file;
+				       kinds[f[i]->kind], origins[f[i]->origin], f[i]->func_name);
+		const char *file =
+			f[i]->kind == SP_KIND_PYTHON ? f[i]->python.base_name : f[i]->native.file;
 		const char *slash = file ? strrchr(file, '/') : NULL;
 		if (file && at < sizeof text)
 			at += (size_t)snprintf(
@@ -66,10 +65,8 @@ static const char *shown(frames_t f, int n)
 
 static struct sp_spool_frame user(uint32_t module, uint64_t avma)
 {
-	return (struct sp_spool_frame){.frame_id = SP_NONE,
-				       .module = module,
-				       .mode = SP_FRAME_USER,
-				       .abs_ip = avma};
+	return (struct sp_spool_frame){
+		.frame_id = SP_NONE, .module = module, .mode = SP_FRAME_USER, .abs_ip = avma};
 }
 
 #define BASE UINT64_C(0x7f0000000000)
@@ -80,7 +77,12 @@ static void test_list(void)
 	struct sp_spool_module modules[] = {
 		{.id = 1000, .pid = 5, .start = BASE, .end = BASE + 0x100000, .path = prog},
 		{.id = 7, .pid = 6, .start = 0x1000, .end = 0x2000, .path = "/no/such/lib.so.1"},
-		{.id = 0, .pid = 6, .start = 0x5000, .end = 0x6000, .path = "//anon", .is_anon = true},
+		{.id = 0,
+		 .pid = 6,
+		 .start = 0x5000,
+		 .end = 0x6000,
+		 .path = "//anon",
+		 .is_anon = true},
 	};
 	struct sp_resolver *r = NULL;
 	struct sp_err err = {0};
@@ -88,8 +90,10 @@ static void test_list(void)
 	tap_eq((uint64_t)sp_resolver_new_modules(&r, modules, 3, NULL, NULL, &err), 0,
 	       "a resolver over a list of modules, their numbers in no order");
 	struct sp_spool_frame in[] = {
-		user(SP_NONE, BASE + mark_foff), user(1000, BASE + mark_foff),
-		user(SP_NONE, 0x123456),         user(7, 0x1010),
+		user(SP_NONE, BASE + mark_foff),
+		user(1000, BASE + mark_foff),
+		user(SP_NONE, 0x123456),
+		user(7, 0x1010),
 		{.frame_id = SP_NONE, .module = SP_NONE, .mode = SP_FRAME_TRUNCATED},
 	};
 	int n = sp_resolver_frames(r, 5, 0, in, 1, &f, &err);
@@ -236,7 +240,8 @@ static void test_python(void)
 		other = (uint64_t)(uintptr_t)sp_elf_at_svma(&e, symbol_value(&e, "main"), &left);
 		sp_elf_close(&e);
 	}
-	struct sp_spool_wfile file = wfile(runtime, NULL), anon = {.path = "//anon", .is_anon = true};
+	struct sp_spool_wfile file = wfile(runtime, NULL),
+			      anon = {.path = "//anon", .is_anon = true};
 	make_begin(&m, "");
 	make_site(&m, &file, BASE, 0x10000, 0, BASE + other - base);
 	make_site(&m, &file, BASE, 0x10000, 0, BASE + eval - base);
@@ -290,8 +295,8 @@ static unsigned n_made, n_freed, n_asked, n_modules_told;
 static struct own *last_made;
 static char last_found[300];
 
-static int own_set_modules(struct sp_native_symbolizer *self, const struct sp_native_module *modules,
-			   size_t n, struct sp_err *err)
+static int own_set_modules(struct sp_native_symbolizer *self,
+			   const struct sp_native_module *modules, size_t n, struct sp_err *err)
 {
 	struct own *o = (struct own *)self;
 	(void)err;
@@ -401,7 +406,12 @@ static void test_refresh(void)
 	snprintf(late, sizeof late, "%s", in_build("late"));
 	struct sp_spool_module modules[] = {
 		{.id = 1, .pid = PID, .start = BASE, .end = BASE + 0x100000, .path = late},
-		{.id = 2, .pid = PID, .start = 0x5000, .end = 0x6000, .path = "//anon", .is_anon = true},
+		{.id = 2,
+		 .pid = PID,
+		 .start = 0x5000,
+		 .end = 0x6000,
+		 .path = "//anon",
+		 .is_anon = true},
 	};
 	struct sp_resolver_options o = {.perf_map_dir = build_dir};
 	struct sp_spool_frame in[] = {user(SP_NONE, 0x5010), user(SP_NONE, 0x5110),
@@ -434,10 +444,14 @@ static void test_refresh(void)
 static void test_names(void)
 {
 	static const char *const names[][2] = {
-		{"/usr/lib/libfoo.so.1", "libfoo.so.1"}, {"/tmp/x (deleted)", "x"},
-		{"//anon", "[anon]"},                     {"", "[anon]"},
-		{"[vdso]", "[vdso]"},                     {"/memfd:doublemapper (deleted)", "memfd:doublemapper"},
-		{"plain", "plain"},                       {"/dir/", "/dir/"},
+		{"/usr/lib/libfoo.so.1", "libfoo.so.1"},
+		{"/tmp/x (deleted)", "x"},
+		{"//anon", "[anon]"},
+		{"", "[anon]"},
+		{"[vdso]", "[vdso]"},
+		{"/memfd:doublemapper (deleted)", "memfd:doublemapper"},
+		{"plain", "plain"},
+		{"/dir/", "/dir/"},
 	};
 	size_t len;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -447,8 +461,8 @@ static void test_names(void)
 	tap_ok(sp_is_python_module("/usr/bin/python3.11") && !sp_is_python_module("/bin/ipython"),
 	       "runtimes are known by their names");
 	static const char *const loops[] = {"_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx",
-					    "_PyEval_EvalFrameDefault.llvm.123", "_TAIL_CALL_LOAD_FAST",
-					    "_TAIL_CALL_CALL.llvm.8134"};
+					    "_PyEval_EvalFrameDefault.llvm.123",
+					    "_TAIL_CALL_LOAD_FAST", "_TAIL_CALL_CALL.llvm.8134"};
 	for (size_t i = 0; i < sizeof loops / sizeof *loops; i++)
 		tap_ok(sp_is_eval_frame(loops[i]), loops[i]);
 	tap_ok(!sp_is_eval_frame("PyEval_EvalCode") && !sp_is_eval_frame("MY_TAIL_CALL_X"),
