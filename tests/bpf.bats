@@ -75,7 +75,10 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	[ "$status" != 77 ] || skip "no reads past the page cache here"
 	[ "$status" = 0 ] || fail "$(cat log)"
 	stream order s
-	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" || fail "$option $*" "$(cat log)"
+	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" || {
+		fail "$option $*" "$(cat log)"
+		return 1 # where errexit is off too
+	}
 	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
 	sp-sym -e offcpu-time --weight=weight --format=folded x.spool >folded
 	[ "$what" = both ] || grep -E ';in_|;nap;|;block;' folded | awk -v what=";$what;" '
