@@ -332,7 +332,7 @@ static void put_head(struct sp_spool_writer *w, const struct sp_wstored *before,
 /* All columns, in the order of their ids, the plain ones in their places. */
 static void flush_columns(struct sp_spool_writer *w, const struct sp_wstored *before)
 {
-	for (unsigned id = 0; id < 256; id++) {
+	for (unsigned id = 0; id <= SP_COL_COUNT_DELTA; id++) {
 		if (id == SP_COL_STR_BYTES) {
 			struct sp_buf b = {0};
 			for (size_t i = before->strings; i < w->strings.n; i++) {

@@ -116,8 +116,54 @@ static void check_shared_frames(struct sp_spool *s)
 	ok(id[0] == id[1] && id[0], "processes share a file's frames");
 }
 
+/* Blocks that fill by themselves, between events that wait for their own. */
+static void check_full_blocks(void)
+{
+	enum { SAMPLES = 150000, EVERY = 1000 };
+	struct sp_buf b = {0};
+	struct sp_spool *s;
+	struct sp_err err = {0};
+	struct sp_spool_info info = {.hostname = "h"};
+	struct sp_spool_writer *w = make_begin(&b, 1);
+	int rc = sp_spool_put_info(w, &info, &err);
+	struct sp_spool_wsample sample = {
+		.weight = 1,
+		.thread = sp_spool_put_thread(w, 0, 7, 7),
+		.event = sp_spool_put_event(w, "cpu-clock", true),
+		.stack = SP_NONE,
+		.cpu = SP_NONE,
+		.comm = sp_spool_put_string(w, "x", 1),
+		.set = sp_spool_put_set(w, 0, 7, SP_NONE),
+	};
+	for (uint32_t i = 0; i < SAMPLES && rc >= 0; i++) {
+		struct sp_spool_exec exec = {.time_ns = i, .pid = (int32_t)i + 1, .kind = 1, .on = true};
+		struct sp_spool_loss loss = {.from_ns = i, .to_ns = i, .count = i + 1, .cpu = 1};
+		sample.time_ns = i;
+		rc = sp_spool_put_sample(w, &sample, &err);
+		if (i % EVERY == 0 && rc >= 0)
+			rc = sp_spool_put_exec(w, &exec, &err);
+		if (i % EVERY == 1 && rc >= 0)
+			rc = sp_spool_put_loss(w, &loss, &err);
+	}
+	ok(rc >= 0 && sp_spool_finish(w, NULL, &err) >= 0, "full blocks are written: %s", err.msg);
+	sp_spool_writer_free(w);
+	ok(open_bytes(&s, b.data, b.len, &err) == 0, "opens: %s", err.msg);
+	ok(sp_spool_state(s) == SP_SPOOL_WHOLE, "is whole: %s", sp_spool_complaint(s));
+	ok(sp_spool_n_execs(s) == SAMPLES / EVERY && sp_spool_n_losses(s) == SAMPLES / EVERY,
+	   "has all events: %zu, %zu", sp_spool_n_execs(s), sp_spool_n_losses(s));
+	bool right = true;
+	for (uint32_t i = 0; i < sp_spool_n_execs(s); i++)
+		right &= sp_spool_exec(s, i)->pid == (int32_t)(i * EVERY) + 1;
+	for (uint32_t i = 0; i < sp_spool_n_losses(s); i++)
+		right &= sp_spool_loss(s, i)->count == i * EVERY + 2;
+	ok(right, "each with its own values");
+	sp_spool_close(s);
+	sp_buf_deinit(&b);
+}
+
 int main(void)
 {
+	check_full_blocks();
 	for (uint64_t resolution = 1; resolution <= 1000; resolution *= 1000) {
 		struct sp_buf b = {0};
 		struct sp_spool *s;
