@@ -16,6 +16,7 @@
 
 #define CAP_FILL_FULL 64u
 #define CAP_FILL_GROW 36u /* larger rings are due */
+#define CAP_PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 #define CAP_MAX_WAITS 20000u /* recorded per second and CPU */
 
 struct cap_control;
@@ -127,10 +128,24 @@ void cap_attach_switch(struct cap_session *s, bool on);
 uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index);
 void cap_attach_deinit(struct cap_session *s);
 
-/* --- session.c --- */
+/* --- drain.c --- */
 
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
+
+/* --- loop.c --- */
+
+/* From the attach until the targets, the time or the user end it. */
+int cap_session_loop(struct cap_session *s, struct sp_err *err);
+
+/* --- finish.c --- */
+
+/* Drain, account, embed, end. */
+int cap_session_finish(struct cap_session *s, struct sp_err *err);
+/* The stages behind say why the recording ended: a short stream with an end record. */
+void cap_session_tell_failure(struct cap_session *s, const struct sp_err *err);
+
+/* --- session.c --- */
 
 /* How often the rings are looked at, from their size. */
 void cap_session_pace(struct cap_session *s);
