@@ -57,7 +57,8 @@ struct cap_bpf {
 };
 
 /* What libbpf has to say, the verifier's log too: with -vv. */
-static int say(enum libbpf_print_level level, const char *format, va_list args)
+static int __attribute__((format(printf, 2, 0)))
+say(enum libbpf_print_level level, const char *format, va_list args)
 {
 	char *text = NULL;
 	(void)level;

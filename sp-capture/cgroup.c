@@ -135,13 +135,14 @@ static int search(struct cap_cgroup *g, const char *mount, const char *name, cha
 	}
 	free(x.found);
 	if (x.n > 1) {
-		snprintf(cure, 320, "give more of the id, or the path below %s", mount);
+		snprintf(cure, 320, "give more of the id, or the path below %.200s", mount);
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot record control group %s: %u groups are called so: %s",
 				  name, x.n, x.others);
 	}
 	snprintf(cure, 320,
-		 "give a path below %s, as `cat /proc/PID/cgroup` shows it, or %u and more digits "
+		 "give a path below %.200s, as `cat /proc/PID/cgroup` shows it, or %u and more "
+		 "digits "
 		 "of a container's id",
 		 mount, LEAST_DIGITS);
 	return sp_err_set(err, SP_ERR_GONE, 0,
