@@ -324,7 +324,8 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 	if (rc < 0)
 		return rc;
 	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
-	if (q) { /* what was mapped between the first look and the events */
+	if (q) { /* what was run and mapped between the first look and the events */
+		cap_emit_missed_exec(&s->emit, q, s->emit.now_ns);
 		cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
 		emit_threads(s, pid, q);
 	}

@@ -338,8 +338,10 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 {
 	char comm[64];
 	struct cap_proc *q = cap_procs_get(&e->procs, pid);
+	uint64_t seen_ns = cap_now_ns();
 	cap_task_comm(pid, pid, comm);
 	if (q && comm[0]) {
+		q->exec_told_ns = seen_ns; /* its exec may be in the rings: this tells it */
 		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
 		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
@@ -427,7 +429,8 @@ static uint64_t stack_used(struct cap_emit *e, const struct cap_ring *r, const s
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
 	uint64_t end = cap_stacks_end(&e->stacks, pid, tid, sp, en->time_ns);
 	uint64_t used = cap_stack_used(l->copied, sp, end);
-	struct cap_stack_slot *slot = end && sp + used == end ? cap_stacks_top(&e->stacks, tid) : NULL;
+	struct cap_stack_slot *slot =
+		end && sp + used == end ? cap_stacks_top(&e->stacks, tid) : NULL;
 	if (slot) {
 		uint8_t top[CAP_STACK_TOP];
 		size_t n = used < sizeof top ? (size_t)used : sizeof top;
@@ -632,26 +635,15 @@ static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 {
 	char path[40], comm[64];
-	size_t n_known = 0;
+	if (!q->n)
+		return false;
 	snprintf(path, sizeof path, "/proc/%d/maps", q->pid);
 	e->text.len = 0;
-	for (size_t i = 0; i < q->n; i++)
-		n_known += q->ranges[i].ino != 0;
-	if (!n_known || sp_file_read(path, MAPS_MAX, &e->text, NULL) < 0 || !e->text.len)
+	if (sp_file_read(path, MAPS_MAX, &e->text, NULL) < 0)
 		return false;
 	uint64_t seen_ns = cap_now_ns();
-	const char *p = (const char *)e->text.data, *end = p + e->text.len;
-	while (p < end) {
-		const char *nl = memchr(p, '\n', (size_t)(end - p));
-		const char *stop = nl ? nl : end;
-		struct sp_perf_mmap m;
-		if (sp_maps_line(p, (size_t)(stop - p), &m) && m.ino && (m.prot & PROT_EXEC)) {
-			const struct cap_range *r = cap_proc_find(q, m.start);
-			if (r && r->ino == m.ino && r->maj == m.maj && r->min == m.min)
-				return false;
-		}
-		p = stop + 1;
-	}
+	if (!cap_proc_is_replaced(&e->procs, q, (const char *)e->text.data, e->text.len))
+		return false;
 	if (time_ns < e->now_ns)
 		time_ns = e->now_ns;
 	cap_task_comm(q->pid, q->pid, comm);

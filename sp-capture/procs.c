@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 #include "procs.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "maps/procs.h"
 #include "scope.h"
@@ -214,6 +216,58 @@ bool cap_proc_knows(const struct cap_procs *p, const struct cap_proc *q,
 	if (!m->ino) /* offsets of anonymous memory differ between records and /proc/PID/maps */
 		return same_path || (r->is_anon && is_anon(path, path_len));
 	return r->foff == m->pgoff && r->maj == m->maj && r->min == m->min && same_path;
+}
+
+/* Of a path, without what /proc says behind it. */
+static const char *last_name(const char *path, size_t len, size_t *n)
+{
+	static const char GONE_FILE[] = " (deleted)";
+	const size_t tail = sizeof GONE_FILE - 1;
+	const char *slash = memrchr(path, '/', len);
+	if (len > tail && !memcmp(path + len - tail, GONE_FILE, tail))
+		len -= tail;
+	*n = slash ? len - (size_t)(slash + 1 - path) : len;
+	return slash ? slash + 1 : path;
+}
+
+/* Whether code in /proc/PID/maps is where the same code was. On overlayfs, Linux 6.8 to 6.17 give
+ * MMAP2 records device, inode and folder of the file beneath: there the place and the name tell. */
+static bool is_still_there(const struct cap_procs *p, struct cap_proc *q,
+			   const struct sp_perf_mmap *m, const char *path, size_t len)
+{
+	size_t n, n_known, len_known;
+	const struct cap_range *r = cap_proc_find(q, m->start);
+	if (!r || !r->ino)
+		return false;
+	if (r->ino == m->ino && r->maj == m->maj && r->min == m->min)
+		return true;
+	if (r->start != m->start || r->end != m->start + m->len || r->foff != m->pgoff)
+		return false;
+	const char *known = sp_intern_get(&p->paths, r->path, &len_known);
+	const char *a = last_name(path, len, &n), *b = last_name(known, len_known, &n_known);
+	return n && n == n_known && !memcmp(a, b, n);
+}
+
+bool cap_proc_is_replaced(const struct cap_procs *p, struct cap_proc *q, const char *maps,
+			  size_t len)
+{
+	const char *end = maps + len;
+	bool knows_files = false, has_code = false;
+	for (size_t i = 0; i < q->n; i++)
+		knows_files |= q->ranges[i].ino != 0;
+	while (knows_files && maps < end) {
+		struct sp_perf_mmap m;
+		const char *nl = memchr(maps, '\n', (size_t)(end - maps));
+		const char *stop = nl ? nl : end;
+		if (nl && sp_maps_line(maps, (size_t)(stop - maps), &m) && m.ino &&
+		    (m.prot & PROT_EXEC)) {
+			if (is_still_there(p, q, &m, m.path, (size_t)(stop - m.path)))
+				return false;
+			has_code = true;
+		}
+		maps = stop + 1;
+	}
+	return has_code;
 }
 
 bool cap_proc_try_page(struct cap_proc *q, uint64_t ip)

@@ -36,7 +36,9 @@ struct cap_proc {
 	uint8_t scope;                      /* enum cap_scope */
 	bool is_root;                       /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
-	uint64_t exec_told_ns; /* when /proc showed an exec that no record had told; 0 = never */
+	/* When /proc showed this image though no record had told its exec; 0 = never. A record from
+	 * before tells nothing new. */
+	uint64_t exec_told_ns;
 	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since */
 	bool is_dead;
 };
@@ -73,6 +75,13 @@ struct cap_range *cap_proc_find(struct cap_proc *q, uint64_t ip);
 /* Whether exactly this mapping is known. */
 bool cap_proc_knows(const struct cap_procs *p, const struct cap_proc *q,
 		    const struct sp_perf_mmap *m, const char *path, size_t path_len);
+
+/* Whether /proc/PID/maps, as it is now, is of another image than the one whose mappings are known:
+ * none of its files is where one was. False as long as the text has no code of a file: the memory
+ * of an exec that is still under way holds a stack only, and its record comes later (Linux 6.1
+ * fs/exec.c, begin_new_exec: exec_mmap before perf_event_comm; load_elf_binary maps after both). */
+bool cap_proc_is_replaced(const struct cap_procs *p, struct cap_proc *q, const char *maps,
+			  size_t len);
 
 /* True the first time that a page is asked for since the mappings changed. */
 bool cap_proc_try_page(struct cap_proc *q, uint64_t ip);

@@ -26,6 +26,8 @@ start() { # PROGRAM [ARG…]
 	"$SP_PROG/$program" "$@" >start.out 2>&1 3>&- &
 	pid=$!
 	pids+=("$pid")
+	# On a busy machine it is bash for a while: an exec that a recording would tell.
+	until [ ! "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do read -rt 0.01 <> <(:) || :; done
 }
 
 # sp-capture in the background, with its messages in log; returns once it records. $capture: its pid.

@@ -89,10 +89,47 @@ static void test_lives(void)
 	cap_procs_deinit(&p);
 }
 
+static bool is_replaced(struct cap_procs *p, struct cap_proc *q, const char *maps)
+{
+	return cap_proc_is_replaced(p, q, maps, strlen(maps));
+}
+
+static void test_replaced(void)
+{
+	struct cap_procs p = {0};
+	struct cap_proc *q = cap_procs_get(&p, 10);
+	tap_ok(!is_replaced(&p, q, "1000-2000 r-xp 00000000 00:00 7 /a\n"),
+	       "nothing known, nothing replaced");
+	map(&p, q, 0x1000, 0x3000, 0x4000, "/usr/bin/a");
+	map(&p, q, 0x9000, 0xa000, 0, "/lib/ld.so");
+	tap_ok(!is_replaced(&p, q,
+			    "5000-6000 r-xp 00000000 00:00 8 /b\n"
+			    "9000-a000 r-xp 00000000 00:00 7 /lib/ld.so\n"),
+	       "one file that is where it was: the same image");
+	tap_ok(is_replaced(&p, q,
+			   "5000-6000 r-xp 00000000 00:00 7 /usr/bin/a\n"
+			   "9000-a000 r-xp 00000000 00:00 8 /lib/other.so\n"),
+	       "all elsewhere, or others: a new image");
+	tap_ok(!is_replaced(&p, q,
+			    "7ffe000000-7ffe021000 rwxp 00000000 00:00 0 [stack]\n"
+			    "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n"),
+	       "an exec under way, with no code yet, says nothing: its record comes later");
+	tap_ok(!is_replaced(&p, q, "") && !is_replaced(&p, q, "5000-6000 r-xp 0000"),
+	       "nor does an empty or a cut text");
+	tap_ok(!is_replaced(&p, q, "1000-3000 r-xp 00004000 00:2f 99 /over/upper/a (deleted)\n"),
+	       "a file of overlayfs: same place, same name, another inode and folder");
+	tap_ok(is_replaced(&p, q, "1000-3000 r-xp 00004000 00:2f 99 /usr/bin/aa\n") &&
+		       is_replaced(&p, q, "1000-3000 r-xp 00005000 00:2f 99 /usr/bin/a\n") &&
+		       is_replaced(&p, q, "1000-2000 r-xp 00004000 00:2f 99 /usr/bin/a\n"),
+	       "another name, offset or size there: another image");
+	cap_procs_deinit(&p);
+}
+
 int main(void)
 {
 	test_overlap();
 	test_known();
 	test_lives();
+	test_replaced();
 	return tap_done();
 }
