@@ -113,7 +113,7 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 {
 	struct sp_err err;
 	if (cap_procs_find(&s->emit.procs, pid)) {
-		sp_note("control: add %d: attached already", pid);
+		cap_control_say(s->control, "add %d: attached already", pid);
 		return;
 	}
 	s->attaching = true;
@@ -122,9 +122,9 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 	if (rc >= 0)
 		rc = watch_init(w, s, &err);
 	if (rc < 0)
-		sp_note("control: add %d: %s", pid, err.msg);
+		cap_control_say(s->control, "add %d: %s", pid, err.msg);
 	else
-		sp_note("control: add %d: attached", pid);
+		cap_control_say(s->control, "add %d: attached", pid);
 }
 
 /* Mappings, names of threads and, where children are followed, descendants: what the stream does
@@ -134,7 +134,7 @@ static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
 	struct sp_err err = {0};
 	struct cap_refreshed found = {0};
 	if (!cap_procs_find(&s->emit.procs, pid)) {
-		sp_note("control: refresh %d: not recorded", pid);
+		cap_control_say(s->control, "refresh %d: not recorded", pid);
 		return;
 	}
 	s->attaching = true;
@@ -143,13 +143,14 @@ static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
 	if (rc >= 0)
 		rc = watch_init(w, s, &err);
 	if (rc < 0)
-		sp_note("control: refresh %d: %s", pid, err.msg);
+		cap_control_say(s->control, "refresh %d: %s", pid, err.msg);
 	else
-		sp_note("control: refresh %d: %d new mappings, %d threads, %d new descendants", pid,
-			found.mappings, found.threads, found.descendants);
+		cap_control_say(s->control,
+				"refresh %d: %d new mappings, %d threads, %d new descendants", pid,
+				found.mappings, found.threads, found.descendants);
 }
 
-/* Commands of the fifo; false when the recording is to end. */
+/* Commands of the fifo or the socket; false when the recording is to end. */
 static bool take_commands(struct cap_session *s, struct watch *w)
 {
 	enum cap_command what;
@@ -159,11 +160,11 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 		case CAP_ENABLE:
 			cap_attach_switch(s, true);
 			cap_recover_maps(s);
-			sp_note("control: enabled");
+			cap_control_say(s->control, "enabled");
 			break;
 		case CAP_DISABLE:
 			cap_attach_switch(s, false);
-			sp_note("control: disabled");
+			cap_control_say(s->control, "disabled");
 			break;
 		case CAP_ADD:
 			add_process(s, w, pid);
@@ -172,19 +173,20 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 			refresh_process(s, w, pid);
 			break;
 		case CAP_SUMMARY:
-			sp_note("control: %llu samples, %llu lost, %zu processes",
-				(unsigned long long)s->emit.counters.v[SP_C_samples],
-				(unsigned long long)s->emit.counters.v[SP_C_lost_events],
-				s->emit.procs.n_alive);
+			cap_control_say(s->control, "%llu samples, %llu lost, %zu processes",
+					(unsigned long long)s->emit.counters.v[SP_C_samples],
+					(unsigned long long)s->emit.counters.v[SP_C_lost_events],
+					s->emit.procs.n_alive);
 			break;
 		case CAP_STOP:
-			sp_note("control: stopping");
+			cap_control_say(s->control, "stopping");
 			return false;
 		case CAP_BAD:
 		default:
-			sp_note("control: unknown command '%s'; known: enable, disable, add PID, "
-				"refresh PID, summary, stop",
-				s->control->line);
+			cap_control_say(s->control,
+					"unknown command '%s'; known: enable, disable, add PID, "
+					"refresh PID, summary, stop",
+					s->control->line.text);
 			break;
 		}
 	}

@@ -158,7 +158,7 @@ int main(int argc, char **argv)
 	struct cap_options o;
 	struct cap_session s;
 	struct cap_sink sink;
-	struct cap_control control = {.fd = -1};
+	struct cap_control control = {.fd = -1, .listener = -1};
 	struct sp_err err = {0};
 	char cure[400];
 	cap_options_parse(&o, argc, argv);

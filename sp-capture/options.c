@@ -59,7 +59,9 @@ static const struct sp_opt opts[] = {
 	[O_OUTPUT] = {"output", 'o', "FILE",
 		      "FILE.spool: run the rest of the pipeline; FILE.data: a\n"
 		      "perf.data file (default: the stream on standard output)"},
-	[O_CONTROL] = {"control", 0, "FIFO", "commands while running: enable, disable, stop, …"},
+	[O_CONTROL] = {"control", 0, "PATH",
+		       "commands while running: enable, disable, stop, … from a socket\n"
+		       "if the name ends in .sock, else from a fifo"},
 	[O_START_TIME] = {"start-time-us", 0, "US", "wall clock of the start, stored as given"},
 	[O_INTERVAL] = {"interval-us", 0, "US", "a hint about the sample interval, stored"},
 	[O_RING] = {"ring", 0, "SIZE", "ring memory per CPU (default: from rate and stack)"},

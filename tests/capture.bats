@@ -732,6 +732,117 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	stream ext s | grep -q '^end status=0'
 }
 
+@test "--control on a socket: each connection has its own answers; the file is ours only and goes" {
+	start threads 20000
+	local target=$pid other
+	start chain-pie 20000
+	other=$pid
+	begin s --control here.sock -p "$target"
+	equal "$(stat -c '%a %F' here.sock)" "600 socket"
+	python3 - "$target" "$other" <<-'X'
+		import os, socket, sys
+		target, other = sys.argv[1:]
+		def connect():
+		    s = socket.socket(socket.AF_UNIX)
+		    s.settimeout(60)
+		    s.connect("here.sock")
+		    return s
+		def ask(s, text):
+		    s.sendall(text.encode())
+		    return hear(s)
+		def hear(s):
+		    line = b""
+		    while not line.endswith(b"\n"):
+		        part = s.recv(1)
+		        if not part:
+		            return line.decode() + "<end>"
+		        line += part
+		    return line.decode().rstrip("\n")
+		def want(got, wanted):
+		    assert got == wanted, f"got {got!r}, wanted {wanted!r}"
+		a, b = connect(), connect()
+		want(ask(a, "disable\n"), "disabled")
+		want(ask(b, "enable\r\n"), "enabled")
+		want(ask(a, "add %s\nadd %s\nrefresh %s\nsum" % (other, other, target)), f"add {other}: attached")
+		want(hear(a), f"add {other}: attached already")
+		assert hear(a).startswith(f"refresh {target}: 0 new mappings, ")
+		assert ask(b, "summary\n").endswith(" lost, 2 processes")
+		assert ask(a, "mary\n").endswith(" lost, 2 processes"), "a command in two parts"
+		want(ask(b, "nonsense\n")[:26], "unknown command 'nonsense'")
+		# Half of a command, and gone.
+		for _ in range(3):
+		    c = connect()
+		    c.sendall(b"stop")
+		    c.close()
+		# No end of line: megabytes are not taken, the connection ends.
+		c = connect()
+		try:
+		    c.sendall(b"x" * (4 << 20))
+		except (BrokenPipeError, ConnectionResetError):
+		    pass
+		want(hear(c), "a command has less than 256 bytes")
+		try:
+		    want(hear(c), "<end>")
+		except ConnectionResetError:
+		    pass
+		# Commands without end whose answers nobody reads: hung up on.
+		c = connect()
+		try:
+		    while True:
+		        c.sendall(b"summary\n" * 1000)
+		except (BrokenPipeError, ConnectionResetError):
+		    pass
+		# More than there is room for: the newcomer is heard, the one that spoke last stays.
+		ask(b, "summary\n")
+		crowd = [connect() for _ in range(20)]
+		want(ask(crowd[-1], "disable\n"), "disabled")
+		want(ask(crowd[-1], "enable\n"), "enabled")
+		c = connect()
+		samples = lambda: int(ask(c, "summary\n").split()[0])
+		enough = samples() + 600 # the added process's too
+		while samples() < enough:
+		    pass
+		want(ask(c, "stop\n"), "stopping")
+		want(hear(c), "<end>")
+	X
+	wait "$capture" || fail "$(cat log)"
+	[ ! -e here.sock ] || fail "the socket is still there"
+	[ "$(stream stacks s | awk -v p="$other" '$1 == p' | wc -l)" -gt 10 ] || fail "few samples of the added process"
+	stream order s
+	stream ext s | grep -q '^end status=0'
+}
+
+@test "--control on a socket: one that nobody listens on is replaced, all else is left alone" {
+	start threads 20000
+	local target=$pid status=0 first
+	begin s --control here.sock -p "$target"
+	first=$capture
+	sp-capture --control here.sock -p "$target" >out 2>log2 || status=$?
+	equal "$status" 1 "somebody listens"
+	holds "$(cat log2)" "cannot make the socket here.sock: it is there already"
+	kill -9 "$first"
+	wait "$first" 2>/dev/null || :
+	[ -S here.sock ] || fail "the socket of the one that was killed is not there"
+	begin s --control here.sock -p "$target"
+	mv here.sock elsewhere.sock
+	echo mine >here.sock
+	kill -INT "$capture"
+	wait "$capture"
+	equal "$(cat here.sock)" mine "what another put there"
+	status=0
+	sp-capture --control here.sock -p "$target" >out 2>log2 || status=$?
+	equal "$status" 1 "a file"
+	equal "$(cat here.sock)" mine "the file"
+	ln -sf elsewhere.sock link.sock
+	status=0
+	sp-capture --control link.sock -p "$target" >out 2>log2 || status=$?
+	equal "$status" 1 "a symbolic link"
+	status=0
+	sp-capture --control "$(printf '%0120d' 0).sock" -p "$target" >out 2>log2 || status=$?
+	equal "$status" 1 "a long name"
+	holds "$(cat log2)" "at most 107 bytes"
+}
+
 # --- cost ---
 
 @test "descriptors stay few over 1,000 processes, each of which has its exec marker" {
