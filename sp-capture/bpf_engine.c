@@ -60,11 +60,12 @@ struct cap_bpf {
 static int __attribute__((format(printf, 2, 0)))
 say(enum libbpf_print_level level, const char *format, va_list args)
 {
-	char *text = NULL;
+	char *text = NULL, *rest;
 	(void)level;
 	if (sp_verbosity < 2 || vasprintf(&text, format, args) < 0)
 		return 0;
-	sp_detail("%s", text);
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		sp_detail("%s", line);
 	free(text);
 	return 0;
 }

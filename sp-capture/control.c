@@ -14,6 +14,18 @@
 
 #define TURN_BYTES 1024u /* of the fifo, between two looks at the rings */
 
+/* What root is told to do is not for others to say: a fifo of that name may have been waiting in
+ * /tmp. Whoever called sudo may. */
+static bool may_command(const struct stat *st)
+{
+	const char *sudo = getenv("SUDO_UID");
+	char *end;
+	if (geteuid() != 0 || st->st_uid == 0)
+		return true;
+	unsigned long uid = sudo ? strtoul(sudo, &end, 10) : 0;
+	return uid && !*end && uid == st->st_uid;
+}
+
 static int open_fifo(struct cap_control *c, const char *path, struct sp_err *err)
 {
 	struct stat st;
@@ -29,6 +41,10 @@ static int open_fifo(struct cap_control *c, const char *path, struct sp_err *err
 				  "cannot take commands from %s: not a fifo (a socket's name ends "
 				  "in .sock)",
 				  path);
+	if (!may_command(&st))
+		return sp_err_set(err, SP_ERR_INVALID, 0,
+				  "cannot take commands from %s: it belongs to user %u", path,
+				  (unsigned)st.st_uid);
 	c->made = made;
 	c->dev = st.st_dev;
 	c->ino = st.st_ino;

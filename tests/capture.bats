@@ -705,6 +705,42 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 
 # --- control ---
 
+@test "closed standard descriptors: no message goes into a recording, and the pipeline still runs" {
+	start chain-pie 20000
+	sp-capture -vv -d 0.3 -o closed.data -p "$pid" 2>&-
+	equal "$(head -c 8 closed.data)" PERFILE2
+	equal "$(grep -ac 'sp-capture: ' closed.data)" 0
+	sp-capture -d 0.3 -o closed.spool -p "$pid" <&- >&- 2>&-
+	equal "$(sp-sym -f stats closed.spool | sed -n 's/^spool  *//p')" whole
+	local rc=0
+	sp-capture -d 0.1 -p "$pid" >&- 2>log || rc=$?
+	equal "$rc" 1
+	holds "$(cat log)" "cannot write standard output: Bad file descriptor"
+}
+
+@test "--control: what is no command is shown without what a terminal would obey" {
+	start chain-pie 20000
+	mkfifo fifo
+	begin s --control fifo -p "$pid"
+	printf 'a\033[2Jb\302\233c\177d\nstop\n' >fifo
+	wait "$capture"
+	holds "$(cat log)" "unknown command 'a?[2Jb??c?d'; known"
+}
+
+@test "--control: root takes no commands from another user's fifo" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	start chain-pie 20000
+	mkfifo fifo
+	chown 65534 fifo
+	local rc=0
+	env -u SUDO_UID sp-capture --control fifo -d 0.1 -p "$pid" >s 2>log || rc=$?
+	equal "$rc" 1
+	equal "$(cat log)" "sp-capture: cannot take commands from fifo: it belongs to user 65534"
+	[ -p fifo ] # not ours to remove
+	SUDO_UID=65534 sp-capture --control fifo -d 0.1 -p "$pid" >s 2>log
+	holds "$(cat log)" ", 0 lost"
+}
+
 @test "--control: each command is answered and done" {
 	start threads 20000
 	local other n

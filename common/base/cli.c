@@ -1,10 +1,12 @@
 #include "base/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -21,11 +23,25 @@ static const struct sp_opt common_opts[] = {
 	{0},
 };
 
+/* Names come from recordings and from other users' programs: what a terminal would obey is shown as
+ * the views show it. */
+static void tame(char *line)
+{
+	for (unsigned char *p = (unsigned char *)line; *p; p++) {
+		bool c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+		if ((*p < 0x20 && *p != '\t') || *p == 0x7f)
+			*p = '?';
+		else if (c1)
+			p[0] = p[1] = '?';
+	}
+}
+
 __attribute__((format(printf, 1, 0))) static void vsay(const char *fmt, va_list ap)
 {
 	char line[2048];
 	int n = snprintf(line, sizeof line, "%s: ", tool);
 	vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+	tame(line);
 	strcat(line, "\n");
 	fputs(line, stderr); /* one call, so that lines of several stages do not mix */
 }
@@ -44,6 +60,14 @@ SAY(sp_warn, -1)
 SAY(sp_note, 0)
 SAY(sp_detail, 1)
 
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsay(fmt, ap);
+	va_end(ap);
+}
+
 void sp_usage_error(const char *fmt, ...)
 {
 	va_list ap;
@@ -56,10 +80,20 @@ void sp_usage_error(const char *fmt, ...)
 
 void sp_die(const struct sp_err *err, const char *cure)
 {
-	fprintf(stderr, "%s: %s\n", tool, err->msg);
+	say("%s", err->msg);
 	if (cure)
-		fprintf(stderr, "%s: %s\n", tool, cure);
+		say("%s", cure);
 	exit(SP_EXIT_FAILED);
+}
+
+/* A file that is opened while one of the three is closed would get its number, and messages would
+ * go into a recording. What stands there instead cannot be read, or written, as before. */
+static void fill_standard(void)
+{
+	static const int how[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+	for (int i = 0; i < 3; i++)
+		if (fcntl(i, F_GETFD) < 0 && errno == EBADF)
+			(void)!open("/dev/null", how[i]);
 }
 
 void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
@@ -70,6 +104,7 @@ void sp_cli_init(struct sp_cli *cli, int argc, char **argv)
 	cli->at = 1;
 	cli->cluster = 0;
 	cli->n_operands = 0;
+	fill_standard();
 	sp_map_guard();
 	/* A message is one write even when several stages share the terminal. */
 	static char buffer[4096];
