@@ -150,7 +150,7 @@ static void tell_process(struct cap_session *s, int32_t pid)
 	tell_threads(s, &st, pid);
 	q = cap_procs_find(&s->emit.procs, pid);
 	if (q)
-		q->scope = scope;
+		q->scope = (uint8_t)scope;
 	y->n_processes += scope == CAP_WANTED;
 }
 
@@ -243,7 +243,7 @@ bool cap_system_wants(void *session, int32_t pid, bool has_regs, uint64_t time_n
 			q = cap_emit_meet(&s->emit, pid, time_ns);
 		if (q && q->scope == CAP_UNSORTED) {
 			bool more_pipes;
-			q->scope = cap_scopes_sort(&y->scopes, pid, &more_pipes);
+			q->scope = (uint8_t)cap_scopes_sort(&y->scopes, pid, &more_pipes);
 			if (more_pipes)
 				sort_again(s);
 		}

@@ -114,9 +114,8 @@ static bool hex_id(const char *s, size_t len, struct sp_build_id *id)
 		const char *digits = "0123456789abcdef", *d = strchr(digits, s[i]);
 		if (!d || !*d)
 			return false;
-		uint8_t half = (uint8_t)(d - digits);
-		id->bytes[i / 2] = i % 2 ? (uint8_t)(id->bytes[i / 2] | half)
-					 : (uint8_t)(half << 4);
+		unsigned half = (unsigned)(d - digits);
+		id->bytes[i / 2] = (uint8_t)(i % 2 ? id->bytes[i / 2] | half : half << 4);
 	}
 	id->len = (uint8_t)(len / 2);
 	return true;

@@ -85,7 +85,7 @@ static void test_child_hook(void)
 static void test_cancel(void)
 {
 	struct sp_err err = {0};
-	struct sp_launch *first, *second;
+	struct sp_launch *first = NULL, *second = NULL;
 	tap_ok(sp_launch_new(&first, true_argv, NULL, &err) == 0 &&
 		       sp_launch_new(&second, true_argv, NULL, &err) == 0,
 	       "two wait");

@@ -78,7 +78,7 @@ static void ask_all(const uint8_t *data, size_t size)
 	struct sp_memo m;
 	struct sp_memo_answer a;
 	struct sp_memo_file f;
-	volatile size_t sum = 0;
+	volatile size_t sum __attribute__((unused)) = 0;
 	if (!sp_memo_open(&m, data, size, key, sizeof key))
 		return;
 	for (uint64_t svma = 0x1000; svma <= 0x3000; svma += 0x800)
