@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #include "base/buf.h"
 #include "base/cli.h"
 #include "bpf/record.h"
+#include "events.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -93,12 +95,16 @@ static bool in_first_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INIT_PID_NS;
 }
 
+#define NEEDED_FDS 64u /* programs, maps, links, rings: some 30 */
+
 static int explain(int rc, char cure[200], struct sp_err *err)
 {
 	int os = rc < 0 ? -rc : errno;
 	bool perm = os == EPERM || os == EACCES;
 	if (perm)
 		snprintf(cure, 200, "run it as root, or give it CAP_BPF and CAP_PERFMON");
+	if (os == EMFILE)
+		snprintf(cure, 200, "raise the limit of open files: ulimit -n %u", NEEDED_FDS);
 	return sp_err_set(err, perm ? SP_ERR_PERM : SP_ERR_UNSUPPORTED, os,
 			  "cannot use the BPF engine: loading its programs: %s", strerror(os));
 }
@@ -225,6 +231,9 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 					 (uint32_t)want->n_cpus_avail * 2);
 	if (want->off_cpu)
 		set_off_cpu(b, want);
+	struct rlimit fds;
+	if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur < NEEDED_FDS)
+		cap_fds_raise();
 	int rc = capture_bpf__load(b->skel);
 	if (rc >= 0 && want->off_cpu)
 		rc = capture_bpf__attach(b->skel);

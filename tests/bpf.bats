@@ -171,6 +171,16 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	equal "$(stream ext s | awk '$1 == "wait" && $4 >= 10e6 { print $3 }' | sort -u | wc -l)" 2 "threads that waited"
 }
 
+@test "few descriptors: a low limit is raised, a hard one is said with the cure" {
+	need_bpf
+	(ulimit -Sn 16 && sp-capture -q --engine=bpf -d 0.1 -p $$ >s)
+	stream ext s | grep -q '^end status=0'
+	local rc=0
+	(ulimit -n 16 && exec sp-capture --engine=bpf -d 0.1 -p $$ >s 2>log) || rc=$?
+	equal "$rc" 1
+	equal "$(tail -n 1 log)" "sp-capture: raise the limit of open files: ulimit -n 64"
+}
+
 @test "a normal user is refused BPF with the cure, before anything is written" {
 	pub=$(mktemp -d /tmp/stackpulse.XXXXXX)
 	cp "$SP_BUILD/bin/sp-capture" "$pub"

@@ -718,6 +718,14 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	holds "$(cat log)" "cannot write standard output: Bad file descriptor"
 }
 
+@test "output to a terminal is refused with the pipelines to type, a line each" {
+	script -qec "sp-capture -p $$" /dev/null </dev/null >out && fail "not refused"
+	equal "$(tr -d '\r' <out)" "sp-capture: a stream is not for a terminal; type:
+  sp-capture -p $$ | sp-unwind | sp-spool -o out.spool; sp-sym out.spool
+or: sp-capture -o out.spool -p $$
+sp-capture: see 'sp-capture --help'"
+}
+
 @test "--control: what is no command is shown without what a terminal would obey" {
 	start chain-pie 20000
 	mkfifo fifo

@@ -25,11 +25,11 @@ static const struct sp_opt common_opts[] = {
 
 /* Names come from recordings and from other users' programs: what a terminal would obey is shown as
  * the views show it. */
-static void tame(char *line)
+static void tame(char *line, bool has_lines)
 {
 	for (unsigned char *p = (unsigned char *)line; *p; p++) {
 		bool c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
-		if ((*p < 0x20 && *p != '\t') || *p == 0x7f)
+		if ((*p < 0x20 && *p != '\t' && !(has_lines && *p == '\n')) || *p == 0x7f)
 			*p = '?';
 		else if (c1)
 			p[0] = p[1] = '?';
@@ -41,7 +41,7 @@ __attribute__((format(printf, 1, 0))) static void vsay(const char *fmt, va_list 
 	char line[2048];
 	int n = snprintf(line, sizeof line, "%s: ", tool);
 	vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
-	tame(line);
+	tame(line, strchr(fmt, '\n') != NULL); /* the format's own are ours */
 	strcat(line, "\n");
 	fputs(line, stderr); /* one call, so that lines of several stages do not mix */
 }
