@@ -81,6 +81,7 @@ $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 # ---- The BPF programs ----------------------------------------------------------------------------
 # What they compile to is committed, so that a build needs neither clang nor bpftool: after a change
 # of sp-capture/bpf/*.bpf.c, make bpf-regen; make bpf-check tells whether what is there is current.
+# The line tables name files from the top folder: the same bytes wherever the tree lies.
 BPF_DIR    := sp-capture/bpf
 BPF_CLANG  ?= clang-14
 BPFTOOL    ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
@@ -90,6 +91,7 @@ $(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(filter-out %.skel.x86.h %.skel.ar
 	@mkdir -p $(@D)
 	@echo '  BPF   $@'
 	$(Q)$(BPF_CLANG) -g -O2 -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$* \
+		-ffile-compilation-dir=. \
 		-I/usr/include/$$($(CC) -dumpmachine) -c -o $(@D)/$*.o $(BPF_DIR)/capture.bpf.c
 	$(Q)$(BPFTOOL) gen object $(@D)/capture.$*.o $(@D)/$*.o
 	$(Q)(echo '/* Made by make bpf-regen. */'; $(BPFTOOL) gen skeleton $(@D)/capture.$*.o name capture_bpf) >$@.new
