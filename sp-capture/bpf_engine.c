@@ -79,7 +79,8 @@ static uint32_t do_without(void)
 		uint32_t bit;
 	} names[] = {{"dynptr", SPB_DYNPTR},       {"user_dynptr", SPB_USER_DYN},
 		     {"find_vma", SPB_FIND_VMA},   {"task_regs", SPB_TASK_REGS},
-		     {"task_work", SPB_TASK_WORK}, {"cookie", SPB_COOKIE}};
+		     {"task_work", SPB_TASK_WORK}, {"cookie", SPB_COOKIE},
+		     {"switches", SPB_SWITCHES}};
 	const char *list = getenv("STACKPULSE_BPF_WITHOUT");
 	uint32_t bits = 0;
 	for (size_t i = 0; list && i < sizeof names / sizeof *names; i++)
@@ -384,6 +385,9 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
 		out->short_ns += b->skel->bss->spb_short_ns[i];
 		out->n_over += b->skel->bss->spb_over[i];
 		out->over_ns += b->skel->bss->spb_over_ns[i];
+		out->n_untold += b->skel->bss->spb_untold[i];
+		out->n_missed += b->skel->bss->spb_missed[i];
+		out->missed_ns += b->skel->bss->spb_missed_ns[i];
 	}
 }
 

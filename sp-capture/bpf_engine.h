@@ -30,6 +30,8 @@ struct cap_bpf_want {
 struct cap_bpf_waits {
 	uint64_t n_short, short_ns; /* shorter than min_ns */
 	uint64_t n_over, over_ns;   /* beyond max_waits */
+	uint64_t n_untold; /* ended by a switch that sched_switch did not tell, found after */
+	uint64_t n_missed, missed_ns; /* the same, but when is not known; up to the next switch */
 };
 
 /* Load the programs. SP_ERR_PERM, SP_ERR_UNSUPPORTED, SP_ERR_IO: not here, with the reason; cure

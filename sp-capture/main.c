@@ -70,6 +70,13 @@ static void say_waits(const struct cap_session *s)
 	if (w.n_short)
 		sp_note("%llu waits (%.3f s) shorter than the least of --off-cpu",
 			(unsigned long long)w.n_short, (double)w.short_ns / 1e9);
+	if (w.n_missed)
+		sp_note("%llu waits (at most %.3f s) have no end: the kernel told of no switch "
+			"back",
+			(unsigned long long)w.n_missed, (double)w.missed_ns / 1e9);
+	if (w.n_untold)
+		sp_detail("%llu waits ended by switches that the kernel did not tell of",
+			  (unsigned long long)w.n_untold);
 	if (s->emit.waits.n_bare)
 		sp_detail("%llu waits without a user stack",
 			  (unsigned long long)s->emit.waits.n_bare);

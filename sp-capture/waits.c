@@ -137,7 +137,7 @@ void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t
 {
 	struct cap_waits *w = &e->waits;
 	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
-	if (slot && w->stacks_after) {
+	if (slot && w->stacks_after && !(s->flags & SPB_UNTOLD)) {
 		struct cap_wait_part part = {0};
 		if (slot->n == CAP_WAITS_PENDING)
 			emit_pending(e, slot, NULL, NULL, cpu_index);

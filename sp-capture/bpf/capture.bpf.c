@@ -319,15 +319,21 @@ static __always_inline void fill(struct work *w, __u32 kind)
 	w->s.state = w->s.waker_pid = w->s.waker_tid = w->s.zero = 0;
 }
 
-/* A record of this CPU; NULL: no room to work. */
-static __always_inline struct work *begin(__u32 kind)
+/* A record of this CPU, in one of its two places; NULL: no room to work. */
+static __always_inline struct work *begin_in(__u32 slot, __u32 kind)
 {
-	__u32 key = kind != SPB_ON_CPU;
-	struct work *w = bpf_map_lookup_elem(&spb_work, &key);
+	struct work *w = bpf_map_lookup_elem(&spb_work, &slot);
 	if (w)
 		fill(w, kind);
 	return w;
 }
+
+static __always_inline struct work *begin(__u32 kind)
+{
+	return begin_in(kind != SPB_ON_CPU, kind);
+}
+
+#include "off_cpu.h"
 
 /* --- on the CPU --- */
 
@@ -335,8 +341,11 @@ SEC("perf_event")
 int on_cpu(struct perf_context *ctx)
 {
 	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
-	struct work *w = begin(SPB_ON_CPU);
 	__u32 size = 0;
+	/* Without dynptr an NMI and the switch that it came upon would share the scratch copy. */
+	if (spb_window && HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
+		end_by_sample(t);
+	struct work *w = begin(SPB_ON_CPU);
 	if (!w)
 		return 0;
 	w->s.period = ctx->sample_period;
@@ -356,5 +365,3 @@ int on_cpu(struct perf_context *ctx)
 	put(w, size);
 	return 0;
 }
-
-#include "off_cpu.h"

@@ -29,7 +29,12 @@ struct thread_info {
 	} preempt; /* aarch64 */
 };
 
+struct sched_info {
+	unsigned long long last_arrival; /* on a CPU, by the scheduler's clock */
+};
+
 struct task_struct {
+	struct sched_info sched_info;
 	struct thread_info thread_info;
 	int pid, tgid;
 	unsigned int flags;

@@ -5,7 +5,13 @@
  * stack). The stack can be had only while the task itself is current: before: at the switch away,
  * of every wait, whatever comes of it; from Linux 5.10 on; after:  once a wait was long enough, by
  * task work as the task goes back to user mode, where its stack is as it was. Costs nothing while
- * waits are short; Linux 6.18. The reader joins the two (offcpu.c). */
+ * waits are short; Linux 6.18. The reader joins the two (waits.c).
+ *
+ * sched_switch is not called at every switch: on some virtual machines it keeps silent about those
+ * away from certain threads, and so about whom they give the CPU to. A thread that is sampled or
+ * switched away from while its wait has not ended has come back untold. When, sched_info knows, by
+ * the scheduler's clock: what lies between that one and ours is learnt of the switches that are
+ * told. */
 
 #define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 #define WINDOW_SHIFT 24      /* rates are limited by windows of 2^24 ns */
@@ -20,6 +26,10 @@ const volatile __u32 spb_window = 0;    /* records of a kind a CPU and window */
 __u64 spb_since_ns = ~0ull; /* waits that began before do not count; all bits: switched off */
 __u64 spb_short[SPB_MAX_CPUS] = {0}, spb_short_ns[SPB_MAX_CPUS] = {0}; /* shorter than the least */
 __u64 spb_over[SPB_MAX_CPUS] = {0}, spb_over_ns[SPB_MAX_CPUS] = {0};   /* beyond the rate */
+__u64 spb_untold[SPB_MAX_CPUS] = {0}; /* waits whose ends were found by sched_info */
+__u64 spb_missed[SPB_MAX_CPUS] = {0}, spb_missed_ns[SPB_MAX_CPUS] = {0}; /* and those not found */
+/* Our clock less the scheduler's, 0: not known; the last one of any CPU serves until then. */
+__u64 spb_clock[SPB_MAX_CPUS] = {0}, spb_clock_any = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -146,11 +156,98 @@ static __always_inline void put_stack(struct work *w, struct task_struct *t)
 	put(w, size);
 }
 
+/* A wait is over: its record, to be put by the caller; NULL: it makes none. */
+static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, __u64 in, __u32 slot)
+{
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	__u64 out = wait->out_ns;
+	wait->out_ns = 0;
+	if (out < spb_since_ns)
+		return NULL;
+	if (in - out < spb_min_ns) {
+		spb_short[cpu]++;
+		spb_short_ns[cpu] += in - out;
+		return NULL;
+	}
+	struct work *w = may(1, in) ? begin_in(slot, SPB_WAIT) : NULL;
+	if (!w) {
+		spb_over[cpu]++;
+		spb_over_ns[cpu] += in - out;
+		return NULL;
+	}
+	w->s.time_ns = in;
+	w->s.id = out;
+	w->s.pid = wait->pid;
+	w->s.tid = tid;
+	w->s.period = in - out;
+	w->s.ip = 0;
+	w->s.state = wait->state;
+	w->s.waker_pid = wait->waker_pid;
+	w->s.waker_tid = wait->waker_tid;
+	return w;
+}
+
+/* The current task runs though its wait has not ended: it came back untold. False: when is not
+ * known, or the wait is of the switch that is being made. */
+static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, struct task_struct *t,
+				       __u64 now, __u32 slot)
+{
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	__u64 in = spb_clock[cpu] ? spb_clock[cpu] : spb_clock_any;
+	if (!in || !bpf_core_field_exists(t->sched_info.last_arrival))
+		return false;
+	in += BPF_CORE_READ(t, sched_info.last_arrival);
+	if (in <= wait->out_ns || in > now)
+		return false;
+	wait->in_ns = 0; /* nothing to learn of it */
+	struct work *w = end_wait(wait, tid, in, slot);
+	spb_untold[cpu]++;
+	if (w) {
+		w->s.flags = SPB_UNTOLD;
+		put(w, 0);
+	}
+	return true;
+}
+
+static __always_inline void learn_clock(const struct spb_wait *wait, struct task_struct *t)
+{
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	if (wait->in_ns < spb_since_ns || !bpf_core_field_exists(t->sched_info.last_arrival))
+		return;
+	__u64 arrival = BPF_CORE_READ(t, sched_info.last_arrival);
+	if (arrival)
+		spb_clock[cpu] = spb_clock_any = wait->in_ns - arrival;
+}
+
+/* What a sample finds. */
+static __always_inline void end_by_sample(struct task_struct *t)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (wait && wait->out_ns)
+		end_untold(wait, tid, t, bpf_ktime_get_ns(), 0);
+}
+
+/* What the next switch away finds. */
+static __always_inline void end_by_switch(struct spb_wait *wait, struct task_struct *t, __u64 now)
+{
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	if (!wait->out_ns) {
+		learn_clock(wait, t);
+	} else if (!end_untold(wait, t->pid, t, now, 1) && wait->out_ns >= spb_since_ns) {
+		wait->in_ns = 0;
+		spb_missed[cpu]++;
+		spb_missed_ns[cpu] += now - wait->out_ns;
+	}
+}
+
 static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 now)
 {
 	__u32 tid = t->pid;
 	__u32 state = state_of(ctx, t);
 	struct spb_wait *known = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (known)
+		end_by_switch(known, t, now);
 	if (state & TASK_DEAD_BITS) {
 		bpf_map_delete_elem(&spb_waits, &tid);
 		if (spb_after)
@@ -204,37 +301,16 @@ static __always_inline void want_stack(struct task_struct *t, __u32 tid, __u64 n
 		r->since_ns = 0;
 }
 
-static __always_inline void switch_in(__u64 *ctx, struct task_struct *t, __u64 now)
+static __always_inline void switch_in(struct task_struct *t, __u64 now)
 {
 	__u32 tid = t->pid;
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
-	if (!wait || !wait->out_ns)
+	if (!wait)
 		return;
-	__u64 out = wait->out_ns;
-	wait->out_ns = 0;
-	if (out < spb_since_ns)
+	wait->in_ns = now;
+	struct work *w = wait->out_ns ? end_wait(wait, tid, now, 1) : NULL;
+	if (!w)
 		return;
-	if (now - out < spb_min_ns) {
-		spb_short[cpu]++;
-		spb_short_ns[cpu] += now - out;
-		return;
-	}
-	struct work *w = may(1, now) ? begin(SPB_WAIT) : NULL;
-	if (!w) {
-		spb_over[cpu]++;
-		spb_over_ns[cpu] += now - out;
-		return;
-	}
-	w->s.time_ns = now;
-	w->s.id = out;
-	w->s.pid = t->tgid;
-	w->s.tid = tid;
-	w->s.period = now - out;
-	w->s.ip = 0;
-	w->s.state = wait->state;
-	w->s.waker_pid = wait->waker_pid;
-	w->s.waker_tid = wait->waker_tid;
 	if (spb_kernel) {
 		long n = bpf_get_task_stack(t, w->ip, SPB_MAX_CHAIN * 8, 0);
 		w->s.n_kernel = n > 0 ? (__u32)n / 8 : 0;
@@ -254,8 +330,8 @@ int off_switch(__u64 *ctx)
 		return 0;
 	if (is_target(prev))
 		switch_out(ctx, prev, now);
-	if (is_target(next))
-		switch_in(ctx, next, now);
+	if (is_target(next) && !(spb_without & SPB_SWITCHES && now & 1024))
+		switch_in(next, now);
 	return 0;
 }
 

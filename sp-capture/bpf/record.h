@@ -32,6 +32,7 @@
 
 #define SPB_COOKIE                                                                                 \
 	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
+#define SPB_SWITCHES 64u /* of switches back half are not told: see off_cpu.h, untold */
 
 #define SPB_ON_CPU 1u
 #define SPB_WAIT 2u  /* a time off the CPU, without user side: see off_cpu.h */
@@ -42,6 +43,7 @@
 #define SPB_COMPAT 4u   /* a 32-bit task */
 #define SPB_CLIPPED 8u  /* the copy ends where the stack does */
 #define SPB_FAULTED 16u /* a page was missing: the copy ends before it */
+#define SPB_UNTOLD 32u  /* a wait whose end was found after: no stack of it will come */
 
 struct spb_sample {
 	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
@@ -60,6 +62,7 @@ struct spb_sample {
 /* A thread that is off the CPU now: spb_waits, by tid. */
 struct spb_wait {
 	__u64 out_ns; /* 0: it is not */
+	__u64 in_ns;  /* the last time that it was told to come back */
 	__u32 state, waker_pid, waker_tid, pid;
 };
 
