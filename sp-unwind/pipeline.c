@@ -290,8 +290,12 @@ static int on_record(struct run *u, const struct sp_record *rec, struct sp_err *
 	}
 	if (rec->type == SP_PERF_HEADER_EVENT_TYPE)
 		return on_ext(u, rec, err);
-	if (!u->ends.started)
-		rc = un_ends_start(&u->ends, NULL, 0, err);
+	if (!u->ends.started) {
+		/* Records of ours that came before are on their way: the writer is the pool's. */
+		rc = un_pool_drain(u->pool, err);
+		if (rc == 0)
+			rc = un_ends_start(&u->ends, NULL, 0, err);
+	}
 	if (rc == 0 && !u->has_origin)
 		set_origin(u);
 	if (rc == 0 && rec->type == SP_PERF_FINISHED_ROUND)

@@ -59,6 +59,34 @@ n_samples() { # INPUT
 }
 
 # bats test_tags=smoke
+@test "records of ours before a lost start record: the same bytes for every -j" {
+	# 200 records of a kind to come, then a mapping: the first that makes sp-unwind write its own
+	# start record.
+	python3 - >s <<-'END'
+		import struct, sys
+		def rec(t, body): return struct.pack('<IHH', t, 0, 8 + len(body)) + body
+		attr = struct.pack('<IIQQQ', 1, 128, 0, 1000000, 7) + b'\0' * 96
+		out = b'PERFILE2' + struct.pack('<Q', 16) + rec(64, attr + struct.pack('<Q', 1))
+		for i in range(200): out += rec(65, b'STKPULSE' + struct.pack('<HHIQQQ', 1, 99, 4096, i + 1, 0, 4096) + b'%4096d' % i)
+		out += rec(1, struct.pack('<iiQQQ', 7, 7, 0x1000, 0x1000, 0) + b'/bin/x\0\0')
+		sys.stdout.buffer.write(out)
+	END
+	sp-unwind -q -j1 s >one
+	for _ in 1 2 3 4 5; do
+		sp-unwind -q -j2 s >two
+		cmp one two
+	done
+	python3 - >kinds <<-'END'
+		import struct
+		b, p = open('one', 'rb').read(), 16
+		while p < len(b):
+		  t, _, n = struct.unpack_from('<IHH', b, p)
+		  print(t, struct.unpack_from('<H', b, p + 18)[0] if t == 65 else '-')
+		  p += n
+	END
+	equal "$(uniq -c kinds | head -n 4 | xargs)" "1 64 - 200 65 99 1 65 1 1 1 -"
+}
+
 @test "a child that forks without exec has its parent's files" {
 	record x.data "$SP_PROG/uw_life" fork
 	sp-unwind x.data | stacks >out
