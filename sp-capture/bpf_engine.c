@@ -114,15 +114,22 @@ static int check_here(char cure[200], struct sp_err *err)
 {
 	if (geteuid() != 0 && access(BTF_FILE, R_OK) < 0 && errno == EACCES)
 		return explain(-EACCES, cure, err);
-	if (access(BTF_FILE, R_OK) < 0)
-		return sp_err_set(err, SP_ERR_UNSUPPORTED, errno,
+	if (access(BTF_FILE, R_OK) < 0) {
+		int os = errno;
+		snprintf(cure, 200,
+			 "a kernel with CONFIG_DEBUG_INFO_BTF=y, and /sys of the host in a "
+			 "container");
+		return sp_err_set(err, SP_ERR_UNSUPPORTED, os,
 				  "cannot use the BPF engine: this kernel tells no BTF (" BTF_FILE
 				  ": %s)",
-				  strerror(errno));
-	if (!in_first_pid_namespace())
+				  strerror(os));
+	}
+	if (!in_first_pid_namespace()) {
+		snprintf(cure, 200, "run it on the host, or in a container with --pid=host");
 		return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
 				  "cannot use the BPF engine: its programs see the host's process "
 				  "ids, and this is another pid namespace");
+	}
 	return 0;
 }
 

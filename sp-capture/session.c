@@ -74,10 +74,12 @@ static void on_fork(void *arg, int32_t ptid)
 static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	if (o->engine == CAP_ENGINE_PERF && o->off_cpu)
+	if (o->engine == CAP_ENGINE_PERF && o->off_cpu) {
+		snprintf(cure, 200, "leave out --engine=perf: BPF records it");
 		return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
 				  "cannot record time off the CPU with the perf engine: it is "
 				  "not in this version");
+	}
 	if (o->engine != CAP_ENGINE_BPF && !o->off_cpu)
 		return 0;
 	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
@@ -92,7 +94,12 @@ static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err
 		.by_thread = o->n_tids > 0,
 		.follow = o->follow,
 	};
-	return cap_bpf_open(&s->bpf, &want, cure, err);
+	int rc = cap_bpf_open(&s->bpf, &want, cure, err);
+	size_t n = strlen(cure);
+	if (rc < 0 && o->engine != CAP_ENGINE_BPF && n < 200)
+		snprintf(cure + n, 200 - n, "%s--off-cpu needs BPF, sampling without it does not",
+			 n ? "; " : "");
+	return rc;
 }
 
 /* With the BPF engine the CPUs' rings have side-band only. */

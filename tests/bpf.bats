@@ -222,6 +222,18 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	equal "$status" 1
 	[ ! -s out ] || fail "output after a refusal"
 	holds "$(cat log)" "tells no BTF (/sys/kernel/btf/vmlinux: No such file or directory)"
+	holds "$(cat log)" "CONFIG_DEBUG_INFO_BTF=y"
+	holds "$(cat log)" "--off-cpu needs BPF, sampling without it does not"
+	status=0
+	unshare -p -f --mount-proc sp-capture --off-cpu -- true >out 2>log || status=$?
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	holds "$(cat log)" "another pid namespace"
+	holds "$(cat log)" "--pid=host"
+	status=0
+	sp-capture --off-cpu --engine=perf -- true >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "leave out --engine=perf"
 	holds "$(unshare -m sh -c "$hide" sh --check)" "BPF, off-CPU       no: cannot use the BPF engine: this kernel tells no BTF"
 	status=0
 	setpriv --bounding-set=-sys_admin,-bpf --inh-caps=-all -- sp-capture --engine=bpf -- true >out 2>log || status=$?
