@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ};
 #define N_SIGNALS (sizeof signals / sizeof *signals)
 static struct sigaction born_with[N_SIGNALS];
 static sigset_t born_mask;

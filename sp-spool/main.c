@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -452,7 +451,6 @@ int main(int argc, char **argv)
 			       o.input[is_spool(o.input[0]) ? 1 : 0]);
 	if (rotates(&o) && n_spools)
 		sp_usage_error("--rotate is for a stream; of a spool, take parts with --cut");
-	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is EFBIG */
 	struct stat st;
 	bool from_file = strcmp(o.input[0], "-") || (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
 	sp_stop_install(from_file ? SP_STOP_FIRST : SP_STOP_PIPE);

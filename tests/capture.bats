@@ -1067,6 +1067,17 @@ sp-capture: see 'sp-capture --help'"
 	stream object s "/tmp/perf-$p.map" | grep -q jit_loop
 }
 
+@test "a file that may not grow ends the recording with the reason; what is in it is readable" {
+	local status=0
+	bash -c 'ulimit -f 400; exec sp-capture -o x.data -- "$0" 1000' "$SP_PROG/chain-pie" >out 2>log || status=$?
+	equal "$status" 1 "$(cat log)"
+	holds "$(cat log)" "File too large"
+	status=0
+	sp-unwind x.data >s 2>log || status=$?
+	equal "$status" 3 "$(cat log)"
+	[ "$(sed -n 's/^sp-unwind: \([0-9]*\) samples, .*/\1/p' log)" -gt 50 ] || fail "$(cat log)"
+}
+
 @test "behind sudo: the file and the command are the user's" {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	publish

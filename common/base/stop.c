@@ -61,4 +61,5 @@ void sp_stop_install(enum sp_stop_mode mode)
 	sigaction(SIGHUP, &sa, NULL);
 	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
+	sigaction(SIGXFSZ, &sa, NULL); /* a file that may not grow is EFBIG */
 }

@@ -48,7 +48,7 @@ int32_t sp_launch_pid(const struct sp_launch *l);
 bool sp_launch_is_suspended(const struct sp_launch *l);
 
 /* Lets it become the command. When that fails the child is reaped and err->os holds exec's errno.
- * Once. */
+ * Once. A child that something killed while it waited: 0, and sp_launch_wait shows how it ended. */
 int sp_launch_resume(struct sp_launch *l, struct sp_err *err);
 
 /* 1 when it has ended, with *status as waitpid(2) gives it, again and again; 0 when it runs. With
