@@ -703,6 +703,90 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	equal "$(stream ext s | grep -c '^runtime')" 0
 }
 
+# --- lives of processes ---
+
+# A program that begins on begin_life's byte; descriptor 9 is its standard input.
+start_life() { # MODE MS
+	mkfifo go
+	exec 9<>go
+	"$SP_PROG/cap_life" "$@" <go >start.out 2>&1 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	until [ ! "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do read -rt 0.01 <> <(:) || :; done
+}
+begin_life() { echo >&9; }
+
+@test "a daemon: two forks and a session away, recorded to its own end" {
+	start_life daemon 300
+	begin s -f -p "$pid"
+	begin_life
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	stream ext s | grep -q '^end status=0'
+	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "0 1" "whose samples"
+	equal "$(stream stacks s | cut -d' ' -f1 | sort -u | wc -l)" 1 "processes with samples"
+	local n
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 100 ] && [ "$n" -lt 400 ] || fail "$n samples of 300 ms"
+	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" daemon_hot
+}
+
+@test "a leader that exits while another thread runs: recorded until that one ends" {
+	start_life leader 300
+	begin s -p "$pid"
+	begin_life
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	stream ext s | grep -q '^end status=0'
+	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "1 0" "whose samples"
+	local n
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 100 ] && [ "$n" -lt 400 ] || fail "$n samples of 300 ms"
+	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" orphan_hot
+}
+
+@test "a pid that is used again within the recording: each process has its own modules" {
+	[ "$(id -u)" = 0 ] || skip "needs root for a pid namespace"
+	cat >two.sh <<-'X'
+		"$SP_PROG/chain-pie" 100 & p=$!
+		wait
+		echo $((p - 1)) >/proc/sys/kernel/ns_last_pid
+		"$SP_PROG/chain-nopie" 100 & q=$!
+		wait
+		echo "$p $q" >used
+	X
+	unshare --pid --fork --mount-proc sp-capture -- sh two.sh >s 2>log || fail "$(cat log)"
+	local p q
+	read -r p q <used
+	equal "$q" "$p" "the pid is used again"
+	stream order s
+	equal "$(stream ext s | grep -c "^exec $p .*chain-")" 2 "exec markers of the pid"
+	sp-unwind <s 2>log | sp-spool -o reused.spool 2>>log || fail "$(cat log)"
+	sp-sym --format=raw reused.spool | awk -v p="$p" '
+		/^sample/ { mine = $3 == p; next }
+		mine && /chain-/ { print $2; mine = 0 }
+	' | uniq >modules
+	equal "$(sed 's|.*/||' modules | tr '\n' ' ')" "chain-pie chain-nopie " "modules in time order"
+	# No frame of either in the other's image: names by value.
+	sp-sym --format=folded reused.spool >folded
+	equal "$(grep '\[chain-' folded | head -n 3)" "" "addresses without a name"
+}
+
+@test "SIGHUP ends the recording with a whole stream; a launched command has it too" {
+	start threads 20000
+	begin s -p "$pid"
+	kill -HUP "$capture"
+	wait "$capture" || fail "status $?: $(cat log)"
+	stream ext s | grep -q '^end status=0'
+	equal "$(state_of "$pid" | tr -d '\n' | grep -c '[RS]')" 1 "the target runs on"
+	begin s -- sleep 100
+	kill -HUP "$capture"
+	local status=0
+	wait "$capture" || status=$?
+	equal "$status" 129 "status: as the command's"
+	stream ext s | grep -q '^end status=0'
+}
+
 # --- control ---
 
 @test "closed standard descriptors: no message goes into a recording, and the pipeline still runs" {
