@@ -4,18 +4,22 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "elf/content_hash.h"
 #include "elf/elf_file.h"
 #include "embed_jit.h"
+#include "kernel.h"
 #include "maps/procs.h"
 
 #define VDSO_MAX (UINT64_C(16) << 20)
@@ -178,6 +182,15 @@ static bool is_file(const struct stat *st, const struct cap_range *r, bool exact
 	       (!exact || (major(st->st_dev) == r->maj && minor(st->st_dev) == r->min));
 }
 
+/* Whether a file that was found by its name is a later one, which got the number of the mapped one's
+ * inode: file systems that use numbers again tell (ext4, xfs, btrfs). The kernel writes an int. */
+static bool is_later(int fd, const struct cap_range *r)
+{
+	uint32_t generation[2] = {0};
+	return r->ino_gen && ioctl(fd, FS_IOC_GETVERSION, generation) == 0 &&
+	       generation[0] != r->ino_gen;
+}
+
 /* The mapped file itself, by the ways that do not go by its name alone; by its name too when that
  * leads to the same device and inode (the process may have ended). -1 when none leads there. */
 static int open_mapped(int32_t pid, const struct cap_range *r, const char *path)
@@ -191,7 +204,8 @@ static int open_mapped(int32_t pid, const struct cap_range *r, const char *path)
 	for (int i = 0; i < 4; i++) {
 		struct stat st;
 		int fd = open(ways[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd >= 0 && fstat(fd, &st) == 0 && is_file(&st, r, i >= 2))
+		if (fd >= 0 && fstat(fd, &st) == 0 && is_file(&st, r, i >= 2) &&
+		    (i < 2 || !is_later(fd, r)))
 			return fd;
 		if (fd >= 0)
 			close(fd);
@@ -239,6 +253,48 @@ static void tell_build_id(struct cap_embed_state *s, const struct cap_range *r, 
 		cap_emit_build_id(s->emit, &b);
 }
 
+/* Have what the hash reads in memory; false when that takes too long. */
+static bool read_ahead(const struct sp_map_file *map, uint64_t until_ns)
+{
+	const volatile uint8_t *p = map->data;
+	size_t half = SP_CONTENT_HASH_MAX / 2, step = (size_t)1 << 20;
+	for (size_t at = 0; at < map->size; at += 4096) {
+		if (map->size > SP_CONTENT_HASH_MAX && at >= half && at < map->size - half)
+			at = map->size - half;
+		(void)p[at];
+		if (at % step < 4096 && cap_now_ns() > until_ns)
+			return false;
+	}
+	return true;
+}
+
+/* The same for a file without build-id: a hash of its content, unless that takes too long. Other
+ * files than ELF are archives, whose times have to do. */
+static void tell_content(struct cap_embed_state *s, int fd, const struct cap_range *r,
+			 const char *path, size_t len)
+{
+	struct sp_map_file map;
+	struct sp_ext_content c = {.maj = r->maj,
+				   .min = r->min,
+				   .ino = r->ino,
+				   .path = path,
+				   .path_len = (uint32_t)len};
+	uint64_t begin_ns = cap_now_ns();
+	if (s->hashed_ns >= CAP_HASH_ALL_NS || sp_map_file_fd(&map, fd, path, NULL) < 0)
+		return;
+	struct sp_buf b = {0};
+	if (map.size >= SELFMAG && !memcmp(map.data, ELFMAG, SELFMAG) &&
+	    read_ahead(&map, begin_ns + CAP_HASH_ONE_NS)) {
+		sp_content_hash(map.data, map.size, c.hash);
+		sp_ext_content_encode(&b, &c);
+		if (!b.failed)
+			cap_emit_ext(s->emit, SP_EXT_CONTENT, b.data, b.len);
+	}
+	sp_buf_deinit(&b);
+	sp_map_file_close(&map);
+	s->hashed_ns += cap_now_ns() - begin_ns;
+}
+
 static void embed_file(struct cap_embed_state *s, int fd, const struct cap_range *r,
 		       const char *path, size_t len, const struct sp_build_id *id, uint64_t time_ns)
 {
@@ -282,7 +338,7 @@ void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct c
 	cap_jit_map(s, q, path, len, time_ns);
 	if (!r->ino || path[0] != '/' || r->is_anon)
 		return;
-	uint64_t what[3] = {r->ino, (uint64_t)r->maj << 32 | r->min, r->path};
+	uint64_t what[4] = {r->ino, (uint64_t)r->maj << 32 | r->min, r->path, r->ino_gen};
 	uint64_t key = sp_hash(what, sizeof what, 0);
 	if (sp_map64_get(&s->seen, key) != SP_NOT_FOUND)
 		return;
@@ -292,6 +348,8 @@ void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct c
 		return;
 	struct sp_build_id id = read_build_id(fd, path);
 	tell_build_id(s, r, path, &id);
+	if (!id.len)
+		tell_content(s, fd, r, path, len);
 	if (s->what == CAP_EMBED_ALL ||
 	    (s->what == CAP_EMBED_AUTO && would_be_missed(r, path, len)))
 		embed_file(s, fd, r, path, len, &id, time_ns);

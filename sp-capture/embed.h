@@ -13,6 +13,8 @@
 #include "options.h"
 
 #define CAP_EMBED_ONE (UINT64_C(64) << 20)      /* bytes of one object */
+#define CAP_HASH_ONE_NS UINT64_C(250000000)     /* to read a file for the hash of its content */
+#define CAP_HASH_ALL_NS UINT64_C(2000000000) /* for all of a recording: then it is told of none */
 #define CAP_EMBED_ALL_MAX (UINT64_C(512) << 20) /* of all objects of a recording */
 
 struct cap_object {
@@ -43,6 +45,7 @@ struct cap_embed_state {
 	size_t n_jits, cap_jits;
 	uint64_t start_ns, start_wall_ns;
 	bool full; /* the limit was reached and said */
+	uint64_t hashed_ns; /* spent on hashes of files without build-id */
 };
 
 void cap_embed_init(struct cap_embed_state *s, struct cap_emit *emit, enum cap_embed what,
@@ -52,7 +55,7 @@ void cap_embed_deinit(struct cap_embed_state *s);
 /* The vdso image of this machine, from our own memory: it is the same in every 64-bit process. */
 void cap_embed_vdso(struct cap_embed_state *s);
 
-/* A mapping appeared: markers, and the file when it would be missed. */
+/* A mapping appeared: markers, what identifies the file, and the file when it would be missed. */
 void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct cap_range *r,
 		   uint64_t time_ns);
 /* A process was sampled in anonymous memory. */

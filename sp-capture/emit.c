@@ -516,6 +516,7 @@ static void emit_mmap2(struct cap_emit *e, const struct cap_ring *r, const struc
 		.maj = sp_get32(p + 40),
 		.min = sp_get32(p + 44),
 		.ino = sp_get64(p + 48),
+		.ino_gen = sp_get64(p + 56),
 		.prot = sp_get32(p + 64),
 	};
 	const char *path = (const char *)p + AT_MMAP2_PATH;

@@ -180,6 +180,7 @@ bool cap_proc_map(struct cap_procs *p, struct cap_proc *q, const struct sp_perf_
 		.foff = m->pgoff,
 		.ino = m->ino,
 		.maj = m->maj,
+		.ino_gen = (uint32_t)m->ino_gen,
 		.min = m->min,
 		.path = sp_intern_add(&p->paths, path, path_len, NULL),
 		.is_anon = is_anon(path, path_len),

@@ -15,7 +15,8 @@
 struct cap_range {
 	uint64_t start, end, foff, ino;
 	uint32_t maj, min;
-	uint32_t path; /* id in cap_procs.paths */
+	uint32_t ino_gen; /* of the inode, whose number may be used again; 0 = not known */
+	uint32_t path;    /* id in cap_procs.paths */
 	bool is_anon;  /* memory whose code a perf map may describe */
 	bool sampled;
 };

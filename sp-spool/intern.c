@@ -124,6 +124,9 @@ static uint32_t file_of(struct spool_intern *x, const struct sp_mapping *m)
 	if (!f.build_id_len && !f.is_anon)
 		f.build_id = sp_reader_build_id(x->reader, core ? KERNEL_NAME : id->path, id->maj,
 						id->min, id->ino, &f.build_id_len);
+	if (!f.build_id_len && !f.is_anon)
+		f.content_hash =
+			sp_reader_content_hash(x->reader, id->path, id->maj, id->min, id->ino);
 	uint32_t number = sp_spool_put_file(x->w, &f);
 	if (number != SP_NONE)
 		x->file[file] = number + 1;

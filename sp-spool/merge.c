@@ -58,6 +58,7 @@ static uint32_t module_of(struct merge *m, struct source *x, uint32_t id, uint32
 		.ino_gen = p->inode_generation,
 		.build_id = p->build_id,
 		.build_id_len = p->build_id_len,
+		.content_hash = sp_spool_content_hash(x->s, id),
 		.is_kernel = p->is_kernel,
 		.is_anon = p->is_anon,
 	};

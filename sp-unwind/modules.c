@@ -197,6 +197,8 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 				  .end = map->end,
 				  .foff = map->foff};
 	set_build_id(m, id, &q.build_id);
+	if (!q.build_id.len && m->origin.content_hash)
+		q.content_hash = m->origin.content_hash(m->origin.ctx, id);
 	char why[200] = "";
 	int rc;
 	if (un_embedded_open(&m->embedded, elf, &q, pid)) {

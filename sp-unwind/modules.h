@@ -24,6 +24,8 @@ struct un_origin {
 	bool is_host; /* this machine's kernel by name and release: its vdso is ours */
 	/* Build-id of a file that the recording lists, or NULL. */
 	const uint8_t *(*build_id)(void *ctx, const struct sp_file_id *file, uint8_t *len);
+	/* Of a file without one: the hash of its content, or NULL. May be NULL. */
+	const uint8_t *(*content_hash)(void *ctx, const struct sp_file_id *file);
 	void *ctx;
 };
 

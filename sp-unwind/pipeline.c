@@ -39,6 +39,11 @@ static const uint8_t *build_id_of(void *ctx, const struct sp_file_id *file, uint
 	return sp_reader_build_id(ctx, file->path, file->maj, file->min, file->ino, len);
 }
 
+static const uint8_t *content_hash_of(void *ctx, const struct sp_file_id *file)
+{
+	return sp_reader_content_hash(ctx, file->path, file->maj, file->min, file->ino);
+}
+
 /* Once the head has been read: where the stream comes from. */
 static void set_origin(struct run *u)
 {
@@ -47,6 +52,7 @@ static void set_origin(struct run *u)
 		.is_live = u->is_live_stream && info->clockid == 1, /* CLOCK_MONOTONIC */
 		.is_host = un_is_host(info->hostname, info->osrelease),
 		.build_id = build_id_of,
+		.content_hash = content_hash_of,
 		.ctx = u->r,
 	};
 	un_modules_origin(u->modules, &u->origin);

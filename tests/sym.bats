@@ -564,6 +564,129 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 	cmp out right
 }
 
+# The program of the next two tests has no build-id; named OPTION… wants the names of right.
+named() { # OPTION…
+	sym 0 -f folded "$@" p.spool
+	cmp out right
+}
+unnamed() { # REASON OPTION…
+	local reason=$1
+	shift
+	sym 0 -f folded "$@" p.spool
+	grep -q ";hot " out && fail "named by another program"
+	holds "$(cat out)" "[prog+0x"
+	sym 0 -f stats "$@" p.spool
+	holds "$(cat out)" "cause: $reason"
+}
+plain_program() { # NAME OPTION…
+	gcc -O2 -g -Wl,--build-id=none "${@:2}" -o "$1" "$TOP/tests/prog/chain.c"
+	equal "$(readelf -nW "$1" | grep -c 'Build ID')" 0 "build-ids of $1"
+}
+
+@test "a program without build-id is known by its content: mode and times may change, copies stand anywhere" {
+	plain_program prog
+	sp-capture -q -- ./prog 100 >s.perf
+	perf script -i s.perf >perf 2>errors
+	holds "$(cat perf)" "($PWD/prog)"
+	equal "$(cat errors)" "" "perf's complaints"
+	sp-unwind -q <s.perf >u.perf
+	sp-spool -q -o p.spool u.perf
+	sym 0 -f folded p.spool
+	cp out right
+	holds "$(cat right)" ";main;alpha;beta;gamma_fn;hot "
+	# Neither changes a byte; a copy in its place is another inode.
+	chmod 700 prog
+	touch prog
+	named
+	cp prog again && mv again prog
+	named
+	sp-unwind -q <s.perf >again
+	cmp u.perf again
+	# Copies, and nothing at the recorded path.
+	mkdir -p "map" "root$PWD"
+	cp prog map/prog
+	cp prog "root$PWD/prog"
+	rm prog
+	named --path-map "$PWD=$PWD/map"
+	named --symfs "$PWD/root"
+	named --debug-dir "$PWD/root"
+	for where in --path-map="$PWD=$PWD/map" --symfs="$PWD/root" --debug-dir="$PWD/root"; do
+		sp-unwind -q "$where" <s.perf >again
+		cmp u.perf again
+	done
+	unnamed "no such file"
+	# Spools that are made of this one keep it.
+	mv p.spool first.spool
+	sp-spool -q -o p.spool first.spool
+	named --path-map "$PWD=$PWD/map"
+	# So does a perf.data file, on its way in and out.
+	cp map/prog prog
+	sp-capture -q -o s.data -- ./prog 100
+	sp-unwind -q -o u.data s.data
+	sp-spool -q -o p.spool u.data
+	sym 0 -f folded p.spool
+	cp out right
+	rm prog
+	unnamed "no such file"
+	named --path-map "$PWD=$PWD/map"
+}
+
+@test "another program in the place of one without build-id is refused, whatever its times and inode" {
+	plain_program prog
+	cp prog kept
+	sp-capture -q -- ./prog 100 >s.perf
+	sp-unwind -q <s.perf | sp-spool -q -o p.spool
+	sym 0 -f folded p.spool
+	cp out right
+	plain_program other -O1
+	# In place, with the times of the old one.
+	time=$(stat -c %y prog)
+	cat other >prog
+	touch -d "$time" prog
+	unnamed "$PWD/prog has another content than the recorded file"
+	sp-unwind <s.perf 2>log >/dev/null
+	holds "$(cat log)" "not used: $PWD/prog has another content than the recorded file"
+	# As large as the old one, one byte aside.
+	cat kept >prog
+	printf x | dd of=prog bs=1 seek=$(($(stat -c %s kept) / 2)) conv=notrunc status=none
+	cmp -s kept prog && fail "nothing was changed"
+	unnamed "$PWD/prog has another content than the recorded file"
+	# Replaced, and gone.
+	cp other new && mv new prog
+	unnamed "$PWD/prog has another content than the recorded file"
+	rm prog
+	unnamed "no such file"
+	# A copy that is chosen is refused too; the right one is found behind a wrong one.
+	mkdir map dbg
+	cp other map/prog
+	unnamed "$PWD/map/prog has another content than the recorded file" --path-map "$PWD=$PWD/map"
+	mkdir -p "dbg$PWD"
+	cp kept "dbg$PWD/prog"
+	named --path-map "$PWD=$PWD/map" --debug-dir "$PWD/dbg"
+	cp other prog
+	named --path-map "$PWD=$PWD/map" --debug-dir "$PWD/dbg"
+	# And in place again, as it was.
+	cat kept >prog
+	named
+}
+
+@test "two builds in turn at one path, in one recording: each by its own content" {
+	plain_program one
+	sed 's/gamma_fn/second_fn/g' "$TOP/tests/prog/chain.c" >second.c
+	gcc -O2 -g -I "$TOP/tests/prog" -Wl,--build-id=none -o two second.c
+	# The second gets the number of the first one's inode on most file systems.
+	sp-capture -q -- sh -c 'cp one prog && ./prog 100; rm prog; cp two prog && ./prog 100; exit 0' |
+		sp-unwind -q | sp-spool -q -o p.spool
+	sym 0 -f folded p.spool
+	equal "$(grep -c ';main;alpha;beta;second_fn;hot ' out)" 1 "stacks of the second"
+	run ! grep -E '^prog;.*;gamma_fn' out
+	mkdir first
+	mv one first/prog
+	sym 0 -f folded --path-map "$PWD=$PWD/first" p.spool
+	equal "$(grep -c ';main;alpha;beta;gamma_fn;hot ' out)" 1 "stacks of the first"
+	equal "$(grep -c ';main;alpha;beta;second_fn;hot ' out)" 1 "stacks of the second"
+}
+
 # debuginfod_at COMMAND…: COMMAND beside a real server of ./files, on a loopback of its own.
 debuginfod_at() {
 	# shellcheck disable=SC2016

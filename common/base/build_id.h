@@ -1,4 +1,5 @@
-/* The identity that linkers give a file: .note.gnu.build-id. */
+/* The identity that linkers give a file: .note.gnu.build-id. Where they gave none, a hash of its
+ * content (elf/content_hash.h). */
 #ifndef SP_BASE_BUILD_ID_H
 #define SP_BASE_BUILD_ID_H
 
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #define SP_BUILD_ID_MAX 64
+#define SP_CONTENT_HASH_BYTES 20
 
 struct sp_build_id {
 	uint8_t len; /* 0 = none */

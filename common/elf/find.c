@@ -12,6 +12,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "elf/content_hash.h"
 #include "elf/zip.h"
 
 #define PATH_SIZE 8192
@@ -194,6 +195,14 @@ static int parse(struct sp_elf *e, struct sp_map_file *map, const struct sp_file
 	return 0;
 }
 
+static bool same_content(const uint8_t *recorded, const struct sp_elf *e)
+{
+	uint8_t hash[SP_CONTENT_HASH_BYTES];
+	bool is_whole = e->map.data && !e->is_member;
+	sp_content_hash(is_whole ? e->map.data : e->data, is_whole ? e->map.size : e->size, hash);
+	return !memcmp(recorded, hash, sizeof hash);
+}
+
 /* Is the open file the recorded one? Fills s->best and s->why. */
 static void judge(struct search *s, struct sp_elf *e, const struct stat *st, int fd,
 		  const char *path, enum trust trust)
@@ -207,6 +216,12 @@ static void judge(struct search *s, struct sp_elf *e, const struct stat *st, int
 		else
 			verdict(s, SP_FOUND_OTHER, "%s has %s%.16s", path,
 				*hex ? "another build-id: " : "no build-id", hex);
+	} else if (q->content_hash) {
+		if (same_content(q->content_hash, e))
+			verdict(s, SP_FOUND, "%s", "");
+		else
+			verdict(s, SP_FOUND_OTHER, "%s has another content than the recorded file",
+				path);
 	} else if (q->ino && trust != TRUST_CHOICE) {
 		if (same_inode(q, st, fd, trust))
 			verdict(s, SP_FOUND, "%s", "");
@@ -433,6 +448,10 @@ int sp_find_elf(struct sp_elf *out, const struct sp_find_options *o, const struc
 		rc = try_live(&s, err);
 	if (rc == 0 && q->path[0] == '/')
 		rc = try_path(&s, "", q->path, TRUST_PATH, err);
+	/* Without a build-id a copy lies below such a folder by its path. */
+	size_t n_dirs = q->content_hash && q->path[0] == '/' ? o->n_debug_dirs : 0;
+	for (size_t i = 0; rc == 0 && i < n_dirs; i++)
+		rc = try_path(&s, o->debug_dirs[i], q->path, TRUST_NOTHING, err);
 	if (rc == 0)
 		rc = try_caches(&s, o, err);
 	if (rc == 0)

@@ -2,10 +2,11 @@
  *
  * Order: --path-map or --symfs, then the live process (map_files, exe, root + path) when the caller
  * says that it is the recorded one, then the path. (Embedded files come before all of these; the
- * caller has them.) Accepted on build-id, else device + inode, else - both unknown or zero - on the
- * path alone. A file that a path map chose is a copy: only its build-id is compared. Last come the
- * folders of files by build-id, DIR/.build-id/xx/yyyy…: --debug-dir's, then perf's cache ~/.debug
- * (perf buildid-cache, perf archive), then the tarballs of perf archive.
+ * caller has them.) Accepted on build-id, else the hash of its content, else device + inode, else -
+ * all unknown or zero - on the path alone. A file that a path map chose is a copy: only its
+ * build-id or content is compared. With a content hash, DIR/path comes next for each --debug-dir.
+ * Last come the folders of files by build-id, DIR/.build-id/xx/yyyy…: --debug-dir's, then perf's
+ * cache ~/.debug (perf buildid-cache, perf archive), then the tarballs of perf archive.
  *
  * Device and inode are compared as the kernel shows them for mappings: stat gives other numbers on
  * overlayfs and btrfs, so that a candidate which differs there is looked up in /proc/self/maps. */
@@ -29,6 +30,8 @@ struct sp_file_query {
 	uint32_t maj, min; /* 0 = unknown */
 	uint64_t ino;
 	struct sp_build_id build_id;
+	/* Borrowed: SP_CONTENT_HASH_BYTES of a file without a build-id; NULL = not known. */
+	const uint8_t *content_hash;
 	int32_t live_pid;    /* ask /proc/PID too; -1 = no */
 	uint64_t start, end; /* the mapping, for map_files */
 	uint64_t foff; /* its offset in the file: an ELF image in an archive lies at or below */

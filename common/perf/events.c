@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "perf/ext.h"
 #include "perf/parse.h"
 
 /* perf opens one event per counter and CPU: thousands of ids are usual, millions are not. */
@@ -40,6 +41,8 @@ void sp_events_deinit(struct sp_events *e)
 		sp_buf_deinit(&e->raw_features[i]);
 	sp_intern_deinit(&e->paths);
 	free(e->build_ids);
+	sp_intern_deinit(&e->contents);
+	free(e->content_hashes);
 	*e = (struct sp_events){0};
 }
 
@@ -341,6 +344,29 @@ const struct events_build_id *sp_events_find_build_id(const struct sp_events *e,
 	if (i == SP_NOT_FOUND)
 		i = sp_intern_find(&e->paths, path, len);
 	return i == SP_NOT_FOUND ? NULL : &e->build_ids[i];
+}
+
+void sp_events_content(struct sp_events *e, const struct sp_ext_content *c)
+{
+	uint8_t key[KEY_MAX];
+	size_t n = c->ino ? build_id_key(key, c->path, c->path_len, c->maj, c->min, c->ino) : 0;
+	if (!n || e->contents.n >= BUILD_IDS_MAX || e->contents.bytes.len > PATHS_BYTES_MAX)
+		return;
+	if (!sp_grow(&e->content_hashes, &e->cap_content_hashes, (size_t)e->contents.n + 1,
+		     sizeof *e->content_hashes))
+		return;
+	uint32_t i = sp_intern_add(&e->contents, key, n, NULL);
+	if (i != SP_NOT_FOUND)
+		memcpy(e->content_hashes[i], c->hash, sizeof c->hash);
+}
+
+const uint8_t *sp_events_find_content(const struct sp_events *e, const char *path, uint32_t maj,
+				      uint32_t min, uint64_t ino)
+{
+	uint8_t key[KEY_MAX];
+	size_t n = ino ? build_id_key(key, path, strlen(path), maj, min, ino) : 0;
+	uint32_t i = n ? sp_intern_find(&e->contents, key, n) : SP_NOT_FOUND;
+	return i == SP_NOT_FOUND ? NULL : e->content_hashes[i];
 }
 
 /* --- records --- */

@@ -3,6 +3,7 @@
 #ifndef SP_PERF_EVENTS_H
 #define SP_PERF_EVENTS_H
 
+#include "base/build_id.h"
 #include "base/table.h"
 #include "perf/feature.h"
 #include "perf/reader.h"
@@ -31,6 +32,10 @@ struct sp_events {
 	struct sp_intern paths; /* of build_ids, same index: path, NUL, then the file if it is known */
 	struct events_build_id *build_ids; /* owned */
 	size_t cap_build_ids;
+
+	struct sp_intern contents;                        /* what has a content hash, as paths */
+	uint8_t (*content_hashes)[SP_CONTENT_HASH_BYTES]; /* owned; same index */
+	size_t cap_content_hashes;
 };
 
 void sp_events_init(struct sp_events *e);
@@ -54,6 +59,11 @@ bool sp_build_id_lacks_pid(const uint8_t *rec, size_t size);
 /* Of that file, else of that path; or NULL. */
 const struct events_build_id *sp_events_find_build_id(const struct sp_events *e, const char *path,
 						      uint32_t maj, uint32_t min, uint64_t ino);
+/* Our record of a file's content (ext.h); what is too much is left out. Of that file, or NULL. */
+struct sp_ext_content;
+void sp_events_content(struct sp_events *e, const struct sp_ext_content *c);
+const uint8_t *sp_events_find_content(const struct sp_events *e, const char *path, uint32_t maj,
+				      uint32_t min, uint64_t ino);
 /* A HEADER_* record of a stream (native order); anything else is ignored. */
 int sp_events_record(struct sp_events *e, const uint8_t *rec, size_t size, struct sp_err *err);
 

@@ -8,6 +8,7 @@
 static const char magic[8] = {'S', 'T', 'K', 'P', 'U', 'L', 'S', 'E'};
 
 #define OBJECT_HEAD 76 /* bytes of an object's payload before its path */
+#define CONTENT_HEAD 40 /* of the hash of a file's content */
 #define JOIN_MAX ((size_t)512 << 20)
 #define JOIN_OPEN_MAX 64 /* objects under way at once */
 
@@ -162,6 +163,36 @@ int sp_ext_object_decode(struct sp_ext_object *o, const uint8_t *payload, size_t
 	v.data = payload + OBJECT_HEAD + v.path_len;
 	v.size = size - OBJECT_HEAD - v.path_len;
 	*o = v;
+	return 0;
+}
+
+void sp_ext_content_encode(struct sp_buf *out, const struct sp_ext_content *c)
+{
+	uint8_t *p = sp_buf_zero(out, CONTENT_HEAD);
+	if (!p)
+		return;
+	sp_put32(p, c->maj);
+	sp_put32(p + 4, c->min);
+	sp_put64(p + 8, c->ino);
+	memcpy(p + 16, c->hash, sizeof c->hash);
+	sp_buf_add(out, c->path, c->path_len);
+	sp_buf_u8(out, 0);
+}
+
+int sp_ext_content_decode(struct sp_ext_content *c, const uint8_t *payload, size_t size,
+			  struct sp_err *err)
+{
+	const char *nul =
+		size > CONTENT_HEAD ? memchr(payload + CONTENT_HEAD, 0, size - CONTENT_HEAD) : NULL;
+	if (!nul)
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "the hash of a file's content has %zu bytes and no path", size);
+	*c = (struct sp_ext_content){.maj = sp_get32(payload),
+				     .min = sp_get32(payload + 4),
+				     .ino = sp_get64(payload + 8),
+				     .path = (const char *)payload + CONTENT_HEAD};
+	memcpy(c->hash, payload + 16, sizeof c->hash);
+	c->path_len = (uint32_t)(nul - c->path);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #ifndef SP_PERF_EXT_H
 #define SP_PERF_EXT_H
 
+#include "base/build_id.h"
 #include "perf/record.h"
 #include "perf/writer.h"
 #include "base/counters.h"
@@ -29,7 +30,8 @@
  * WAIT      u64 time_ns, i32 pid, i32 tid, u64 ns, u32 state, i32 waker_pid, i32 waker_tid, u32 0:
  *           what the sample of the event offcpu-time with this time, pid and tid cannot say. state:
  *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run). waker 0:
- *           an interrupt, or not known */
+ *           an interrupt, or not known
+ * CONTENT   what identifies a mapped file without build-id: struct sp_ext_content's encoding */
 enum sp_ext_kind {
 	SP_EXT_START = 1,
 	SP_EXT_EXEC = 2,
@@ -40,6 +42,7 @@ enum sp_ext_kind {
 	SP_EXT_END = 7,
 	SP_EXT_STACK_TAIL = 8,
 	SP_EXT_WAIT = 9,
+	SP_EXT_CONTENT = 10,
 };
 
 struct sp_ext {
@@ -98,6 +101,19 @@ struct sp_ext_object {
 void sp_ext_object_encode(struct sp_buf *out, const struct sp_ext_object *o);
 int sp_ext_object_decode(struct sp_ext_object *o, const uint8_t *payload, size_t size,
 			 struct sp_err *err);
+
+/* The hash of a mapped file's content (elf/content_hash.h), before a sample that needs it. */
+struct sp_ext_content {
+	uint32_t maj, min;
+	uint64_t ino;
+	uint8_t hash[SP_CONTENT_HASH_BYTES];
+	const char *path; /* path_len bytes, not NUL-terminated when encoded */
+	uint32_t path_len;
+};
+/* Payload: u32 maj, min, u64 ino, u8[20] hash, u32 0, path, NUL. */
+void sp_ext_content_encode(struct sp_buf *out, const struct sp_ext_content *c);
+int sp_ext_content_decode(struct sp_ext_content *c, const uint8_t *payload, size_t size,
+			  struct sp_err *err);
 
 /* Fragments back to whole objects, bounded (512 MiB in all, 64 under way at once, the oldest gives
  * way). 1 and *payload (owned by the joiner, or in ext's record when that was the whole object;

@@ -224,6 +224,10 @@ static void note_ext(struct sp_reader *r, const struct sp_record *rec)
 		r->ev.info.chain_is_site = value_is(&ext, "chain", "site");
 	} else if (ext.kind == SP_EXT_END) {
 		note_end(r, &ext);
+	} else if (ext.kind == SP_EXT_CONTENT && ext.payload_bytes == ext.total) {
+		struct sp_ext_content c;
+		if (sp_ext_content_decode(&c, ext.payload, ext.payload_bytes, NULL) == 0)
+			sp_events_content(&r->ev, &c);
 	}
 }
 
@@ -468,6 +472,12 @@ const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, u
 		return NULL;
 	*len = b->len;
 	return b->id;
+}
+
+const uint8_t *sp_reader_content_hash(const struct sp_reader *r, const char *path, uint32_t maj,
+				      uint32_t min, uint64_t ino)
+{
+	return sp_events_find_content(&r->ev, path, maj, min, ino);
 }
 
 bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out)

@@ -67,6 +67,10 @@ const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index);
  * where the record has them (ino 0: not known), else of its path. */
 const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint32_t maj,
 				  uint32_t min, uint64_t ino, uint8_t *len);
+/* The hash of the content of a file without build-id, SP_CONTENT_HASH_BYTES, as our own record told
+ * it (ext.h); NULL: not told. Until the next record. */
+const uint8_t *sp_reader_content_hash(const struct sp_reader *r, const char *path, uint32_t maj,
+				      uint32_t min, uint64_t ino);
 /* A feature's content as it came, in native order, or NULL (feature.h has numbers and shapes). Of a
  * stream: what has come so far. */
 const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, size_t *size);

@@ -22,6 +22,10 @@ uint32_t sp_spool_put_file(struct sp_spool_writer *w, const struct sp_spool_wfil
 	rec.id_len = f->build_id_len <= sizeof rec.id ? f->build_id_len : 0;
 	if (rec.id_len)
 		memcpy(rec.id, f->build_id, rec.id_len);
+	if (f->content_hash) {
+		rec.flags |= SP_SPOOL_FILE_CONTENT;
+		memcpy(rec.content, f->content_hash, sizeof rec.content);
+	}
 	if (rec.path == SP_NONE)
 		return SP_NONE;
 	bool is_new;

@@ -4,6 +4,7 @@
 
 #include <zstd.h>
 
+#include "base/build_id.h"
 #include "base/table.h"
 #include "spool/format.h"
 #include "spool/writer.h"
@@ -73,7 +74,7 @@ struct sp_spool_writer {
 	struct sp_wfile_rec {
 		uint32_t path, maj, min, flags;
 		uint64_t ino, gen;
-		uint8_t id_len, id[64];
+		uint8_t id_len, id[64], content[SP_CONTENT_HASH_BYTES];
 	} *file; /* owned, by id, like all below */
 	size_t n_file, cap_file;
 	struct sp_wthread *thread;

@@ -350,6 +350,15 @@ static void flush_columns(struct sp_spool_writer *w, const struct sp_wstored *be
 			w->raw.failed |= b.failed;
 			sp_col_bytes(&w->raw, id, b.data, b.len);
 			sp_buf_deinit(&b);
+		} else if (id == SP_COL_FILE_CONTENT) {
+			struct sp_buf b = {0};
+			for (size_t i = before->files; i < w->n_file; i++)
+				if (w->file[i].flags & SP_SPOOL_FILE_CONTENT)
+					sp_buf_add(&b, w->file[i].content,
+						   sizeof w->file[i].content);
+			w->raw.failed |= b.failed;
+			sp_col_bytes(&w->raw, id, b.data, b.len);
+			sp_buf_deinit(&b);
 		} else {
 			sp_col_flush(&w->raw, id, &w->col[id]);
 		}

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/build_id.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/le.h"
@@ -76,6 +77,7 @@ enum sp_column {
 	SP_COL_FILE_FLAGS = 15, /* SP_SPOOL_FILE_* */
 	SP_COL_FILE_ID_LEN = 16,
 	SP_COL_FILE_ID = 17, /* plain: the build-ids, one after the other */
+	SP_COL_FILE_CONTENT = 18, /* plain: 20 bytes of each file with SP_SPOOL_FILE_CONTENT */
 	SP_COL_SEG_FILE = 20,
 	SP_COL_SEG_FOFF = 21,
 	SP_COL_SEG_LEN = 22,
@@ -173,6 +175,7 @@ enum sp_head {
 
 #define SP_SPOOL_FILE_KERNEL 1u
 #define SP_SPOOL_FILE_ANON 2u
+#define SP_SPOOL_FILE_CONTENT 4u /* the hash of its content is known */
 
 /* Kinds of frames. Frame 0 of every epoch is the truncation marker and is not stored. */
 enum sp_fkind {

@@ -40,7 +40,7 @@ struct sp_rstring {
 struct sp_rfile {
 	uint32_t path, maj, min, flags;
 	uint64_t ino, gen;
-	size_t id_at;
+	size_t id_at, content_at; /* content_at: with SP_SPOOL_FILE_CONTENT */
 	uint32_t number; /* the same for equal files of all epochs */
 	uint8_t id_len;
 	bool lost;

@@ -162,6 +162,8 @@ static const char *load_files(struct sp_spool *s, struct sp_data *d, const struc
 		s->file[s->n_file++] = (struct sp_rfile){.lost = true};
 	size_t left;
 	const uint8_t *ids = sp_cols_bytes(&d->cols, SP_COL_FILE_ID, &left);
+	size_t contents_left;
+	const uint8_t *contents = sp_cols_bytes(&d->cols, SP_COL_FILE_CONTENT, &contents_left);
 	while (n--) {
 		struct sp_rfile f = {
 			.path = global(e->string, sp_col_next(&c[SP_COL_FILE_PATH]), s->n_str),
@@ -180,6 +182,14 @@ static const char *load_files(struct sp_spool *s, struct sp_data *d, const struc
 		f.id_len = (uint8_t)id_len;
 		ids += id_len;
 		left -= (size_t)id_len;
+		if (f.flags & SP_SPOOL_FILE_CONTENT) {
+			if (contents_left < SP_CONTENT_HASH_BYTES)
+				return "its content hashes are malformed";
+			if (!sp_load_text(s, contents, SP_CONTENT_HASH_BYTES, &f.content_at))
+				return "it asks for too much memory";
+			contents += SP_CONTENT_HASH_BYTES;
+			contents_left -= SP_CONTENT_HASH_BYTES;
+		}
 		f.lost = string_lost(s, f.path);
 		s->file[s->n_file++] = f;
 	}

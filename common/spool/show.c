@@ -32,6 +32,8 @@ static bool number_files(struct sp_spool *s)
 		sp_buf_u32(&key, f->flags);
 		sp_buf_u8(&key, f->id_len);
 		sp_buf_add(&key, text_at(s, f->id_at), f->id_len);
+		if (f->flags & SP_SPOOL_FILE_CONTENT)
+			sp_buf_add(&key, text_at(s, f->content_at), SP_CONTENT_HASH_BYTES);
 		sp_buf_str(&key, sp_show_string(s, f->path));
 		if (f->lost)
 			sp_buf_u64(&key, i); /* equal to no other */
@@ -383,6 +385,15 @@ size_t sp_spool_n_modules(const struct sp_spool *s)
 const struct sp_spool_module *sp_spool_module(const struct sp_spool *s, uint32_t id)
 {
 	return id < s->n_module ? &s->pub_module[id] : NULL;
+}
+
+const uint8_t *sp_spool_content_hash(const struct sp_spool *s, uint32_t id)
+{
+	const struct sp_rfile *f = id < s->n_module && s->module[id].file != SP_NONE
+					   ? &s->file[s->module[id].file]
+					   : NULL;
+	return f && f->flags & SP_SPOOL_FILE_CONTENT ? (const uint8_t *)text_at(s, f->content_at)
+						     : NULL;
 }
 
 size_t sp_spool_n_threads(const struct sp_spool *s)

@@ -52,6 +52,7 @@ struct sp_spool_wfile {
 	const uint8_t *build_id;
 	uint8_t build_id_len; /* at most 64 */
 	bool is_kernel, is_anon;
+	const uint8_t *content_hash; /* SP_CONTENT_HASH_BYTES, or NULL */
 };
 uint32_t sp_spool_put_file(struct sp_spool_writer *w, const struct sp_spool_wfile *f);
 uint32_t sp_spool_put_event(struct sp_spool_writer *w, const char *name, bool weight_is_time);

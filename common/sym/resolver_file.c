@@ -38,6 +38,11 @@ static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_
 	       (!o->end || (o->start < m->end && m->start < o->end));
 }
 
+static const uint8_t *content_hash(const struct sp_resolver *r, const struct sp_spool_module *m)
+{
+	return r->spool && !m->build_id_len ? sp_spool_content_hash(r->spool, m->id) : NULL;
+}
+
 static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
 {
 	return (struct sp_symfile_options){
@@ -88,14 +93,16 @@ static int open_own_vdso(struct sp_resolver *r, const struct sp_spool_module *m,
 	return 1;
 }
 
-/* Without a build-id the inode alone would let a file pass that was written over in place since:
- * its times tell, that of the last change of the inode too, which nobody can set back. Files that a
- * path map chose are copies, with times and inodes of their own. The reason, or NULL. */
+/* Without a build-id or a hash of its content the inode alone would let a file pass that was
+ * written over in place since: its times tell, that of the last change of the inode too, which
+ * nobody can set back. Files that a path map chose are copies, with times and inodes of their own.
+ * The reason, or NULL. */
 static const char *why_rewritten(const struct sp_resolver *r, const struct sp_spool_module *m,
 				 const struct sp_elf *elf)
 {
 	const struct sp_spool_info *info = res_info(r);
-	if (m->build_id_len || !m->inode || elf->map.ino != m->inode || !info->wall_ns)
+	if (m->build_id_len || content_hash(r, m) || !m->inode || elf->map.ino != m->inode ||
+	    !info->wall_ns)
 		return NULL;
 	int64_t end = (int64_t)(info->wall_ns + (info->last_ns - info->clock_ns));
 	if (elf->map.mtime_ns > end)
@@ -143,6 +150,7 @@ struct sp_file_query res_file_query(const struct sp_resolver *r, const struct sp
 				      .min = m->dev_minor,
 				      .ino = m->inode,
 				      .build_id = build_id(m->build_id, m->build_id_len),
+				      .content_hash = content_hash(r, m),
 				      .live_pid = res_is_live(r, m->pid) ? m->pid : -1,
 				      .start = m->start,
 				      .end = m->end,

@@ -1,5 +1,7 @@
 /* Our own records: heads, fragments joined again, embedded objects, texts. The input is a row of
  * records as they stand in a stream. */
+#include <string.h>
+
 #include "perf/ext.h"
 #include "perf/head.h"
 
@@ -17,6 +19,17 @@ static void one_payload(const uint8_t *payload, size_t size)
 		if (!again.failed &&
 		    (sp_ext_object_decode(&second, again.data, again.len, NULL) < 0 ||
 		     second.size != o.size || second.path_len != o.path_len))
+			__builtin_trap();
+		sp_buf_deinit(&again);
+	}
+	struct sp_ext_content c;
+	if (sp_ext_content_decode(&c, payload, size, NULL) == 0) {
+		struct sp_buf again = {0};
+		sp_ext_content_encode(&again, &c);
+		size_t pad = 36; /* its u32 0 */
+		if (!again.failed && (again.len > size || memcmp(again.data, payload, pad) != 0 ||
+				      memcmp(again.data + pad + 4, payload + pad + 4,
+					     again.len - pad - 4) != 0))
 			__builtin_trap();
 		sp_buf_deinit(&again);
 	}

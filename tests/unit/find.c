@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "elf/content_hash.h"
 #include "elf/find.h"
 #include "elf/zip.h"
 
@@ -116,6 +117,17 @@ static void test_identity(void)
 	snprintf(want, sizeof want, "and %llu", (unsigned long long)q.ino);
 	tap_ok(strstr(why, want) != NULL, "and the recorded one said");
 
+	uint8_t hash[SP_CONTENT_HASH_BYTES];
+	sp_content_hash(self.data, self.len, hash);
+	q.content_hash = hash;
+	tap_eq((uint64_t)find(&q), SP_FOUND, "the same content is accepted in another inode");
+	hash[19] ^= 1;
+	q.ino--;
+	tap_eq((uint64_t)find(&q), SP_FOUND_OTHER, "another content is refused in the same inode");
+	tap_ok(strstr(why, "another content than the recorded file") != NULL, "and said");
+	q.build_id = id;
+	tap_eq((uint64_t)find(&q), SP_FOUND, "a build-id outranks the content");
+
 	char map[700];
 	snprintf(map, sizeof map, "/recorded=%s", dir);
 	const char *maps[] = {map};
@@ -128,6 +140,23 @@ static void test_identity(void)
 	q.ino = 5;
 	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_BY_PATH,
 	       "a copy has another inode, which is no reason to refuse it");
+	q.content_hash = hash;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
+	       "a path map's file with another content is refused");
+	hash[19] ^= 1;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "one with the same is taken");
+	const char *dirs[] = {dir};
+	struct sp_find_options debug = {.debug_dirs = dirs, .n_debug_dirs = 1};
+	q.path = "/prog";
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND,
+	       "a copy below a debug folder is found by its path");
+	tap_str(path, file, "there");
+	hash[0] ^= 1;
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_OTHER, "by its content only");
+	q.content_hash = NULL;
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_NOTHING,
+	       "without a hash it is not looked for");
+	q.path = "/recorded/prog";
 	q.build_id = id;
 	q.build_id.bytes[0] ^= 1;
 	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,

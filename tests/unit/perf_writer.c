@@ -343,8 +343,34 @@ static void test_golden(void)
 	tap_ok(b.len == sizeof object && memcmp(b.data, object, sizeof object) == 0,
 	       "an embedded object has the bytes of version 1");
 	tap_ok(SP_EXT_EXEC == 2 && SP_EXT_RUNTIME == 3 && SP_EXT_OBJECT == 4 && SP_EXT_LOSS == 5 &&
-		       SP_EXT_COUNTERS == 6 && SP_EXT_END == 7 && SP_EXT_STACK_TAIL == 8 && SP_EXT_WAIT == 9,
+		       SP_EXT_COUNTERS == 6 && SP_EXT_END == 7 && SP_EXT_STACK_TAIL == 8 && SP_EXT_WAIT == 9 &&
+		       SP_EXT_CONTENT == 10,
 	       "kinds have the numbers of version 1");
+	sp_buf_deinit(&b);
+}
+
+static void test_content(void)
+{
+	static const uint8_t want[] = {
+		8,   0,	  0,   0,   1,	 0,   0,   0,	77,  0,	  0,   0,   0,	 0,   0,   0,
+		'0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+		'g', 'h', 'i', 'j', 0,	 0,   0,   0,	'/', 'p', 0};
+	struct sp_buf b = {0};
+	struct sp_ext_content c = {.maj = 8, .min = 1, .ino = 77, .path = "/prog", .path_len = 2}, got;
+	memcpy(c.hash, "0123456789abcdefghij", sizeof c.hash);
+	sp_ext_content_encode(&b, &c);
+	tap_ok(b.len == sizeof want && memcmp(b.data, want, sizeof want) == 0,
+	       "the hash of a file's content has the bytes of version 1");
+	tap_eq((uint64_t)sp_ext_content_decode(&got, b.data, b.len, &err), 0, "it is read");
+	tap_ok(got.maj == 8 && got.min == 1 && got.ino == 77 && got.path_len == 2 &&
+		       !memcmp(got.path, "/p", 3) && !memcmp(got.hash, c.hash, sizeof c.hash),
+	       "as it was written");
+	sp_buf_add(&b, "later", 5);
+	tap_ok(sp_ext_content_decode(&got, b.data, b.len, &err) == 0 && got.path_len == 2,
+	       "what a later version adds is passed over");
+	for (size_t n = 0; n < sizeof want; n++)
+		if (sp_ext_content_decode(&got, b.data, n, &err) != SP_ERR_CORRUPT)
+			tap_ok(false, "one that is cut is refused");
 	sp_buf_deinit(&b);
 }
 
@@ -437,6 +463,7 @@ int main(void)
 	test_full();
 	test_ext();
 	test_golden();
+	test_content();
 	test_fragments();
 	test_object();
 	return tap_done();

@@ -116,6 +116,57 @@ static void check_shared_frames(struct sp_spool *s)
 	ok(id[0] == id[1] && id[0], "processes share a file's frames");
 }
 
+/* Files by build-id, by content, by neither; two that their content alone tells apart. */
+static void check_content(void)
+{
+	static const char *const hashes[] = {"abcdefghij0123456789", NULL, "ABCDEFGHIJ0123456789", NULL};
+	struct sp_buf b = {0};
+	struct sp_spool *s;
+	struct sp_err err = {0};
+	struct sp_spool_info info = {.hostname = "h"};
+	struct sp_spool_writer *w = make_begin(&b, 1);
+	int rc = sp_spool_put_info(w, &info, &err);
+	uint32_t set = sp_spool_put_set(w, 0, 7, SP_NONE), stack = SP_NONE;
+	for (uint32_t i = 0; i < 4; i++) {
+		struct sp_spool_wfile f = {.path = "/x", .maj = 8, .ino = 5,
+					   .build_id = (const uint8_t *)"id", .build_id_len = i == 1 ? 2 : 0,
+					   .content_hash = (const uint8_t *)hashes[i]};
+		uint64_t at = 0x10000 * (i + 1);
+		uint32_t file = sp_spool_put_file(w, &f);
+		ok(file == i && sp_spool_put_file(w, &f) == i, "file %u is one of its own", i);
+		uint32_t m = sp_spool_put_module(w, set, at, at + 0x1000, 0, file);
+		stack = sp_spool_put_node(w, stack, sp_spool_put_site(w, set, m, at + 16));
+	}
+	struct sp_spool_wsample sample = {
+		.weight = 1,
+		.thread = sp_spool_put_thread(w, 0, 7, 7),
+		.event = sp_spool_put_event(w, "cpu-clock", true),
+		.stack = stack,
+		.cpu = SP_NONE,
+		.comm = sp_spool_put_string(w, "x", 1),
+		.set = set,
+	};
+	if (rc >= 0)
+		rc = sp_spool_put_sample(w, &sample, &err);
+	ok(rc >= 0 && sp_spool_finish(w, NULL, &err) >= 0, "contents are written: %s", err.msg);
+	sp_spool_writer_free(w);
+	ok(open_bytes(&s, b.data, b.len, &err) == 0, "opens: %s", err.msg);
+	ok(sp_spool_n_modules(s) == 4, "four modules");
+	for (uint32_t i = 0; i < sp_spool_n_modules(s); i++) {
+		const struct sp_spool_module *m = sp_spool_module(s, i);
+		uint64_t n = m->start / 0x10000 - 1;
+		const uint8_t *hash = sp_spool_content_hash(s, i);
+		ok(m->build_id_len == (n == 1 ? 2 : 0), "the build-id of module %u", i);
+		ok(n < 4 && (hashes[n] ? hash && !memcmp(hash, hashes[n], 20) : !hash),
+		   "the content of module %u", i);
+		for (uint32_t k = 0; k < i; k++)
+			ok(sp_spool_module(s, k)->file != m->file, "another file than %u's", k);
+	}
+	ok(!sp_spool_content_hash(s, 4), "none of a module that is not there");
+	sp_spool_close(s);
+	sp_buf_deinit(&b);
+}
+
 /* Blocks that fill by themselves, between events that wait for their own. */
 static void check_full_blocks(void)
 {
@@ -163,6 +214,7 @@ static void check_full_blocks(void)
 
 int main(void)
 {
+	check_content();
 	check_full_blocks();
 	for (uint64_t resolution = 1; resolution <= 1000; resolution *= 1000) {
 		struct sp_buf b = {0};

@@ -151,6 +151,9 @@ size_t sp_spool_n_origins(const struct sp_spool *s); /* at least 1 */
 struct sp_spool_origin sp_spool_origin(const struct sp_spool *s, uint32_t origin);
 size_t sp_spool_n_modules(const struct sp_spool *s);
 const struct sp_spool_module *sp_spool_module(const struct sp_spool *s, uint32_t id);
+/* What identifies the file of a module that has no build-id: 20 bytes, a hash of its content; NULL:
+ * not recorded. Valid as the module is. */
+const uint8_t *sp_spool_content_hash(const struct sp_spool *s, uint32_t id);
 size_t sp_spool_n_threads(const struct sp_spool *s);
 const struct sp_spool_thread *sp_spool_thread(const struct sp_spool *s, uint32_t id);
 size_t sp_spool_n_events(const struct sp_spool *s);

@@ -1,0 +1,23 @@
+/* What identifies a file that its linker gave no build-id: a hash of its bytes, which is the same
+ * on every machine, wherever a copy of the file stands and whatever its times are. */
+#ifndef SP_ELF_CONTENT_HASH_H
+#define SP_ELF_CONTENT_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/build_id.h"
+
+/* Of larger files the first and the last half of so many bytes are hashed: the headers and first
+ * code, and the tables of symbols, which stand at the end and have every function's address. */
+#define SP_CONTENT_HASH_MAX ((size_t)64 << 20)
+
+/* The hash of a whole file: its size, and its bytes as above. Pure; the values are stored in
+ * streams and spools and never change. It is made against accidents (another build at the same
+ * path), not against people: who can write the file can make two of the same hash.
+ *
+ * Four lanes of 64 bits, each a multiply and rotate per 8 bytes as in xxHash's XXH64: about 0.1 ns
+ * per byte, what reading memory takes. */
+void sp_content_hash(const void *data, size_t size, uint8_t out[SP_CONTENT_HASH_BYTES]);
+
+#endif
