@@ -214,7 +214,7 @@ static __always_inline void learn_clock(const struct spb_wait *wait, struct task
 	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
 	if (wait->in_ns < spb_since_ns || !bpf_core_field_exists(t->sched_info.last_arrival))
 		return;
-	__u64 arrival = BPF_CORE_READ(t, sched_info.last_arrival);
+	__u64 arrival = t->sched_info.last_arrival;
 	if (arrival)
 		spb_clock[cpu] = spb_clock_any = wait->in_ns - arrival;
 }
