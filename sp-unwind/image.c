@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elf/content_hash.h"
 #include "elf/minidebug.h"
 
 struct un_object {
@@ -123,7 +124,8 @@ static bool is_object(const struct un_object *o, const struct sp_file_query *q, 
 	if (strcmp(o->path, q->path) != 0 || (o->pid != -1 && o->pid != pid))
 		return false;
 	if (o->ino && q->ino)
-		return o->ino == q->ino && o->maj == q->maj && o->min == q->min;
+		return o->ino == q->ino && o->maj == q->maj && o->min == q->min &&
+		       (!q->content_hash || sp_content_is(o->data, o->size, q->content_hash));
 	return !o->end || (o->start <= q->start && q->end <= o->end);
 }
 

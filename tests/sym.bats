@@ -685,6 +685,13 @@ plain_program() { # NAME OPTION…
 	sym 0 -f folded --path-map "$PWD=$PWD/first" p.spool
 	equal "$(grep -c ';main;alpha;beta;gamma_fn;hot ' out)" 1 "stacks of the first"
 	equal "$(grep -c ';main;alpha;beta;second_fn;hot ' out)" 1 "stacks of the second"
+	# In the stream, with the number of one inode and no file left.
+	cp first/prog one
+	sp-capture -q --embed=all -- sh -c 'cp one prog && ./prog 100; rm prog; cp two prog && ./prog 100; rm prog one two; exit 0' |
+		sp-unwind -q | sp-spool -q -o p.spool
+	sym 0 -f folded p.spool
+	equal "$(grep -c ';main;alpha;beta;gamma_fn;hot ' out)" 1 "embedded stacks of the first"
+	equal "$(grep -c ';main;alpha;beta;second_fn;hot ' out)" 1 "embedded stacks of the second"
 }
 
 # debuginfod_at COMMAND…: COMMAND beside a real server of ./files, on a loopback of its own.

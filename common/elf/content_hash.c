@@ -1,5 +1,7 @@
 #include "elf/content_hash.h"
 
+#include <string.h>
+
 #include "base/le.h"
 
 #define N_LANES 4u
@@ -71,4 +73,11 @@ void sp_content_hash(const void *data, size_t size, uint8_t out[SP_CONTENT_HASH_
 	sp_put64(out, all);
 	sp_put64(out + 8, other);
 	sp_put32(out + 16, (uint32_t)third);
+}
+
+bool sp_content_is(const void *data, size_t size, const uint8_t hash[SP_CONTENT_HASH_BYTES])
+{
+	uint8_t own[SP_CONTENT_HASH_BYTES];
+	sp_content_hash(data, size, own);
+	return !memcmp(own, hash, sizeof own);
 }

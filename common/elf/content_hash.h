@@ -3,6 +3,7 @@
 #ifndef SP_ELF_CONTENT_HASH_H
 #define SP_ELF_CONTENT_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,5 +20,7 @@
  * Four lanes of 64 bits, each a multiply and rotate per 8 bytes as in xxHash's XXH64: about 0.1 ns
  * per byte, what reading memory takes. */
 void sp_content_hash(const void *data, size_t size, uint8_t out[SP_CONTENT_HASH_BYTES]);
+/* Whether a file has the hash. */
+bool sp_content_is(const void *data, size_t size, const uint8_t hash[SP_CONTENT_HASH_BYTES]);
 
 #endif

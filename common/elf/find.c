@@ -197,10 +197,9 @@ static int parse(struct sp_elf *e, struct sp_map_file *map, const struct sp_file
 
 static bool same_content(const uint8_t *recorded, const struct sp_elf *e)
 {
-	uint8_t hash[SP_CONTENT_HASH_BYTES];
 	bool is_whole = e->map.data && !e->is_member;
-	sp_content_hash(is_whole ? e->map.data : e->data, is_whole ? e->map.size : e->size, hash);
-	return !memcmp(recorded, hash, sizeof hash);
+	return sp_content_is(is_whole ? e->map.data : e->data, is_whole ? e->map.size : e->size,
+			     recorded);
 }
 
 /* Is the open file the recorded one? Fills s->best and s->why. */

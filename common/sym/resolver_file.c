@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "elf/content_hash.h"
 #include "elf/debugfile.h"
 #include "elf/find.h"
 #include "sym/resolver_impl.h"
@@ -21,8 +22,15 @@ static struct sp_build_id build_id(const uint8_t *bytes, uint8_t len)
 	return id;
 }
 
-/* By build-id, else device and inode, else path, process and range. */
-static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_module *m)
+static const uint8_t *content_hash(const struct sp_resolver *r, const struct sp_spool_module *m)
+{
+	return r->spool && !m->build_id_len ? sp_spool_content_hash(r->spool, m->id) : NULL;
+}
+
+/* By build-id, else device and inode (and content: inodes are used again), else path, process and
+ * range. */
+static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_module *m,
+			 const uint8_t *hash)
 {
 	if (o->kind != OBJECT_FILE || !o->data || !o->size)
 		return false;
@@ -31,16 +39,12 @@ static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_
 		       !memcmp(o->build_id, m->build_id, o->build_id_len);
 	if (o->inode && m->inode)
 		return o->inode == m->inode && o->dev_major == m->dev_major &&
-		       o->dev_minor == m->dev_minor;
+		       o->dev_minor == m->dev_minor &&
+		       (!hash || sp_content_is(o->data, o->size, hash));
 	if (!o->path || !m->path || strcmp(o->path, m->path) != 0)
 		return false;
 	return (o->pid <= 0 || o->pid == m->pid) &&
 	       (!o->end || (o->start < m->end && m->start < o->end));
-}
-
-static const uint8_t *content_hash(const struct sp_resolver *r, const struct sp_spool_module *m)
-{
-	return r->spool && !m->build_id_len ? sp_spool_content_hash(r->spool, m->id) : NULL;
 }
 
 static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
@@ -59,7 +63,7 @@ static int open_embedded(struct sp_resolver *r, const struct sp_spool_module *m,
 {
 	for (size_t i = 0; i < res_n_objects(r); i++) {
 		const struct sp_spool_object *o = res_object(r, i);
-		if (!is_of_module(o, m))
+		if (!is_of_module(o, m, content_hash(r, m)))
 			continue;
 		struct sp_symfile_options options = symfile_options(r);
 		int rc = sp_symfile_open_image(out, o->data, o->size, m->path, &options, err);
