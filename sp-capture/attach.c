@@ -266,6 +266,26 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	return 0; /* unreadable maps: MMAP2 records cover what comes */
 }
 
+/* Whether a thread may be sampled; of a process whose leader has exited, any other one. */
+static int check_open(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
+{
+	struct list l = {0};
+	size_t n_wanted = s->n_cpus * 3;
+	int fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, id, s->kernel.cpus[0], n_wanted,
+				  err);
+	if (fd == GONE && is_process)
+		sp_tasks_list(id, &l.v, &l.n, &l.cap, NULL);
+	for (size_t i = 0; fd == GONE && i < l.n; i++)
+		if (l.v[i] != id)
+			fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, l.v[i],
+					      s->kernel.cpus[0], n_wanted, err);
+	free(l.v);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 static int check_one(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
 {
 	const char *what = is_process ? "process" : "thread";
@@ -284,12 +304,7 @@ static int check_one(struct cap_session *s, int32_t id, bool is_process, struct 
 	if (s->o->stop && cap_task_gets_pipe(owner, s->out_fd))
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot hold process %d: it reads this very stream", id);
-	int fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, id, s->kernel.cpus[0],
-				  s->n_cpus * 3, err);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
+	return check_open(s, id, is_process, err);
 }
 
 int cap_attach_check(struct cap_session *s, struct sp_err *err)

@@ -279,11 +279,9 @@ static bool maps_line(struct cap_emit *e, struct cap_proc *q, const char *line, 
 
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err)
 {
-	char path[40];
 	int found = 0;
-	snprintf(path, sizeof path, "/proc/%d/maps", q->pid);
 	e->text.len = 0;
-	int rc = sp_file_read(path, MAPS_MAX, &e->text, err);
+	int rc = cap_task_maps(q->pid, MAPS_MAX, &e->text, err);
 	if (rc < 0)
 		return rc;
 	if (time_ns < e->now_ns)
@@ -635,12 +633,11 @@ static void emit_comm_record(struct cap_emit *e, const struct cap_ring *r,
 
 bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 {
-	char path[40], comm[64];
+	char comm[64];
 	if (!q->n)
 		return false;
-	snprintf(path, sizeof path, "/proc/%d/maps", q->pid);
 	e->text.len = 0;
-	if (sp_file_read(path, MAPS_MAX, &e->text, NULL) < 0)
+	if (cap_task_maps(q->pid, MAPS_MAX, &e->text, NULL) < 0)
 		return false;
 	uint64_t seen_ns = cap_now_ns();
 	if (!cap_proc_is_replaced(&e->procs, q, (const char *)e->text.data, e->text.len))

@@ -9,6 +9,7 @@
 #include "base/le.h"
 #include "base/proc.h"
 #include "base/table.h"
+#include "tasks.h"
 
 #define MAPS_MAX (64u << 20)
 #define READ_AGAIN_NS UINT64_C(20000000) /* maps of one process at most 50 times a second */
@@ -132,14 +133,12 @@ static uint64_t start_stack(int32_t pid)
 
 static bool maps_refresh(struct cap_stacks *s, int32_t pid, uint64_t now_ns)
 {
-	char path[40];
 	if (s->text_pid == pid && now_ns - s->text_ns < READ_AGAIN_NS)
 		return true;
-	snprintf(path, sizeof path, "/proc/%d/maps", pid);
 	s->text.len = 0;
 	s->text.failed = false;
 	s->n_reads++;
-	s->text_pid = sp_file_read(path, MAPS_MAX, &s->text, NULL) < 0 ? 0 : pid;
+	s->text_pid = cap_task_maps(pid, MAPS_MAX, &s->text, NULL) < 0 ? 0 : pid;
 	s->text_ns = now_ns;
 	return s->text_pid == pid;
 }

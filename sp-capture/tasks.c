@@ -116,3 +116,22 @@ void cap_task_comm(int32_t pid, int32_t tid, char comm[64])
 	}
 	sp_buf_deinit(&b);
 }
+
+int cap_task_maps(int32_t pid, size_t max, struct sp_buf *out, struct sp_err *err)
+{
+	char path[64];
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0, before = out->len;
+	snprintf(path, sizeof path, "/proc/%d/maps", pid);
+	int rc = sp_file_read(path, max, out, err);
+	if (rc < 0 || out->len > before)
+		return rc;
+	sp_tasks_list(pid, &tids, &n, &cap, NULL);
+	for (size_t i = 0; n > 1 && i < n && out->len == before; i++) {
+		snprintf(path, sizeof path, "/proc/%d/task/%d/maps", pid, tids[i]);
+		if (tids[i] != pid)
+			sp_file_read(path, max, out, NULL);
+	}
+	free(tids);
+	return rc;
+}

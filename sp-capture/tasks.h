@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/proc.h"
 #include "stackpulse/process.h"
@@ -23,5 +24,9 @@ bool cap_task_gets_pipe(int32_t pid, int fd);
 
 /* The thread's name into comm (64 bytes); "" when it is gone. */
 void cap_task_comm(int32_t pid, int32_t tid, char comm[64]);
+
+/* Append /proc/PID/maps, up to max bytes, also when the leader has exited and others run: its own
+ * is empty then. What sp_file_read returns. */
+int cap_task_maps(int32_t pid, size_t max, struct sp_buf *out, struct sp_err *err);
 
 #endif

@@ -745,6 +745,17 @@ begin_life() { echo >&9; }
 	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" orphan_hot
 }
 
+@test "a process whose leader has exited already is attached to, with its mappings" {
+	start_life leader 2000
+	begin_life
+	await sh -c "grep -q '^State:.*Z' /proc/$pid/status"
+	begin s -p "$pid"
+	wait "$capture" || fail "$(cat log)"
+	stream ext s | grep -q '^end status=0'
+	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "1 0" "whose samples"
+	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" orphan_hot
+}
+
 @test "a pid that is used again within the recording: each process has its own modules" {
 	[ "$(id -u)" = 0 ] || skip "needs root for a pid namespace"
 	cat >two.sh <<-'X'
