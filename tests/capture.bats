@@ -798,6 +798,20 @@ begin_life() { echo >&9; }
 	stream ext s | grep -q '^end status=0'
 }
 
+@test "behind nohup a hangup ends nothing" {
+	start threads 20000
+	(trap '' HUP && exec sp-capture -p "$pid" >s 2>log 3>&-) &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+	local ignored
+	ignored=$(awk '/^SigIgn/ { print $2 }' "/proc/$capture/status")
+	[ $((0x$ignored & 1)) = 1 ] || fail "SigIgn $ignored"
+	kill -INT "$capture"
+	wait "$capture" || fail "status $?: $(cat log)"
+	stream ext s | grep -q '^end status=0'
+}
+
 # --- control ---
 
 @test "closed standard descriptors: no message goes into a recording, and the pipeline still runs" {

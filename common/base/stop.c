@@ -58,7 +58,9 @@ void sp_stop_install(enum sp_stop_mode mode)
 	struct sigaction sa = {.sa_handler = on_signal}; /* no SA_RESTART: reads must wake */
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	struct sigaction hup;
+	if (sigaction(SIGHUP, NULL, &hup) < 0 || hup.sa_handler != SIG_IGN) /* nohup(1) */
+		sigaction(SIGHUP, &sa, NULL);
 	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
 	sigaction(SIGXFSZ, &sa, NULL); /* a file that may not grow is EFBIG */
