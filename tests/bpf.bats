@@ -68,18 +68,21 @@ all_deep() { # SPOOL DEPTH
 
 # What the host of a virtual machine took of its CPUs.
 stolen_ms() { awk -v hz="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz }' /proc/stat; }
+# What the log says of waits below the least.
+short_ms() { awk '/ shorter than the least/ { sub(/.*waits \(/, ""); n = $1 * 1000 } END { printf "%d\n", n }' log; }
 
 # Record a way of waiting of tests/prog/off_cpu.c and compare its waits with what it tells of them;
 # then the stacks: the share of the waits below the function that waited.
 waits() { # OPTION WHAT STATE WAKER WAY…
-	local option=$1 what=$2 state=$3 waker=$4 status=0 stolen
+	local option=$1 what=$2 state=$3 waker=$4 status=0 less
 	shift 4
-	stolen=$(stolen_ms)
+	less=$(stolen_ms)
 	sp-capture -v "$option" -k -F 4999 -- sh -c '"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
 	[ "$status" != 77 ] || skip "no reads past the page cache here"
 	[ "$status" = 0 ] || fail "$(cat log)"
 	stream order s
-	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $(($(stolen_ms) - stolen)) || {
+	less=$(($(stolen_ms) - less + $(short_ms)))
+	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less || {
 		fail "$option $*" "$(cat log)"
 		return 1 # where errexit is off too
 	}
@@ -124,7 +127,7 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	done
 }
 
-@test "on and off the CPU together are the time that passed, within 1 %" {
+@test "on and off the CPU together are the time that passed" {
 	need_bpf
 	for option in --off-cpu --off-cpu=20us; do
 		for _ in 1 2; do

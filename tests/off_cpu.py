@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """The waits of a stream of sp-capture --off-cpu beside what tests/prog/off_cpu.c says that it did.
 
-off_cpu.py STREAM TOLD WHAT STATE [WAKER [STOLEN_MS]]
+off_cpu.py STREAM TOLD WHAT STATE [WAKER [LESS_MS]]
 
 Of each line of TOLD that begins with WHAT there is a wait within its times, and the sum of all waits
 of the thread within them is not more than they say; the last one with a state among STATE (a mask of
 task state bits; 0: none is looked for). WAKER: "maker" (the line's last number woke it), "nobody"
 (it was an interrupt) or "some".
-"both": what was off the CPU, and the samples on it, add up to the time that passed; less what the
-host took of it meanwhile (STOLEN_MS, of all CPUs), which is neither.
+"both": what was off the CPU, and the samples on it, add up to the time that passed within 3 %; less
+what is neither (LESS_MS): what the host took of all CPUs meanwhile, and waits below the least. On a
+machine with nothing else to do it is within 1 %; beside other tests, switches that no probe is told
+of and late ticks of the sampling clock take more of it.
 Prints what was found; wrong values end it with 1.
 """
 import collections
@@ -18,7 +20,7 @@ import sys
 from stream import SAMPLE, ext, records
 
 
-def main(stream, told, what, state, waker="some", stolen="0"):
+def main(stream, told, what, state, waker="some", less="0"):
     with open(stream, "rb") as f:
         data = f.read()
     waits = collections.defaultdict(list)
@@ -44,8 +46,9 @@ def main(stream, told, what, state, waker="some", stolen="0"):
             wall = end - start
             cpu = sum(period for time, period in on[tid] if start <= time <= end)
             print(f"wall {wall} off {off} of {wall - more} on {cpu} of {more}: sum {(off + cpu) / wall:.4f}")
-            assert -wall * 0.01 - int(stolen) * 1e6 < off - (wall - more) < wall * 0.01, "off the CPU"
-            assert -wall * 0.01 - int(stolen) * 1e6 < cpu + off - wall < wall * 0.01, "both together"
+            least = -wall * 0.03 - int(less) * 1e6
+            assert least < off - (wall - more) < wall * 0.03, "off the CPU"
+            assert least < cpu + off - wall < wall * 0.03, "both together"
             n += 1
             right += 1
             continue
