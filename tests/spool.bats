@@ -118,6 +118,41 @@ has_samples() { # SPOOL N
 	[ "$(sed -n 's/^\([0-9]*\) samples.*/\1/p' check)" -ge 32768 ]
 }
 
+@test "a disk that fails in the middle (EIO) keeps what was written and is exit 1" {
+	gcc -shared -fPIC -O1 -o fails.so -x c - -ldl <<-'C'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <errno.h>
+		#include <sys/stat.h>
+		#include <unistd.h>
+		ssize_t write(int fd, const void *data, size_t n)
+		{
+			static size_t left = 300000;
+			static ssize_t (*real)(int, const void *, size_t);
+			struct stat st;
+			if (!real)
+				*(void **)&real = dlsym(RTLD_NEXT, "write");
+			if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+				return real(fd, data, n);
+			if (!left) {
+				errno = EIO;
+				return -1;
+			}
+			n = n < left ? n : left;
+			left -= n;
+			return real(fd, data, n);
+		}
+	C
+	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+	# shellcheck disable=SC2016
+	run -1 bash -c '"$0" samples=400000 stacks=3000 | LD_PRELOAD=$PWD/fails.so sp-spool -o x.spool' "$STREAM"
+	holds "$output" "Input/output error"
+	holds "$output" "is kept"
+	equal "$(state_of x.spool || :)" incomplete
+	sp-spool --check x.spool >check || :
+	[ "$(sed -n 's/^\([0-9]*\) samples.*/\1/p' check)" -ge 32768 ]
+}
+
 @test "kill -9 loses at most the last second" {
 	slow_stream samples=100000 hz=500 threads=4
 	sp-spool -o x.spool <ff 3>&- &
