@@ -8,8 +8,8 @@
 
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
-BUILD_PKGS := gcc g++ make pkg-config libelf-dev libdw-dev libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libbpf-dev
-TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils binutils musl-tools lld mold ocaml-nox python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
+BUILD_PKGS := gcc g++ make pkg-config libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libbpf-dev
+TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils libelf-dev libdw-dev binutils musl-tools lld mold ocaml-nox python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps xz-utils bzip2
 DEV_PKGS   := shellcheck clang-format-14 valgrind
 READER_PKGS := chromium valgrind clickhouse-server curl
@@ -96,7 +96,6 @@ $(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(filter-out %.skel.x86.h %.skel.ar
 	$(Q)$(BPFTOOL) gen object $(@D)/capture.$*.o $(@D)/$*.o
 	$(Q)(echo '/* Made by make bpf-regen. */'; $(BPFTOOL) gen skeleton $(@D)/capture.$*.o name capture_bpf) >$@.new
 	$(Q)mv $@.new $@
-.PHONY: bpf-deps bpf-regen bpf-check
 bpf-deps:
 	$(call install_packages,$(BUILD_PKGS) clang bpftool,the BPF programs)
 bpf-regen: bpf-deps
@@ -157,7 +156,6 @@ deps:
 	$(call install_packages,$(BUILD_PKGS),the build)
 test-deps:
 	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS),the tests)
-.PHONY: reader-deps check-consumers
 reader-deps:
 	$(call install_packages,$(BUILD_PKGS) $(TEST_PKGS) $(READER_PKGS),this target)
 dev-deps:
@@ -410,7 +408,7 @@ help:
 	@echo "make check-unit, check-cli [TESTS=tests/x.bats] [TAGS=smoke]"
 	@echo "make asan, tsan, valgrind, coverage     the tests under instruments"
 	@echo "make fuzz [DURATION=600], fuzz-smoke     libFuzzer over tests/fuzz"
-	@echo "make bench              side by side with perf and samply; then bench-live"
+	@echo "make bench              side by side with perf and samply; then all that follow"
 	@echo "make bench-live         recorders live: ours, perf, samply, the Rust crate (LIVE='--runs 3 --targets deep')"
 	@echo "make bench-unwind       sp-unwind beside framehop, perf, samply (UNWIND='--runs 3 FILE…')"
 	@echo "make bench-bpf          the BPF engine beside the perf engine, waits beside offcputime"
@@ -426,5 +424,6 @@ clean:
 
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
-.PHONY: check-peers all units clean FORCE deps test-deps dev-deps demo progs test-setup check check-unit check-cli asan tsan \
-	valgrind coverage fuzzers fuzz fuzz-smoke bench bench-live bench-unwind bench-spool bench-bpf lint fmt libs install uninstall dist help
+.PHONY: all units clean FORCE deps test-deps dev-deps reader-deps demo progs test-setup check check-unit check-cli \
+	check-consumers check-peers bpf-deps bpf-regen bpf-check asan tsan valgrind coverage fuzzers fuzz fuzz-smoke \
+	bench bench-live bench-unwind bench-spool bench-bpf lint fmt libs install uninstall dist help

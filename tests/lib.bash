@@ -26,7 +26,7 @@ holds() { # GOT WANTED
 	[[ $1 == *"$2"* ]] || fail "wanted '$2' in:" "$1"
 }
 
-# Wait for a condition, a command that is asked again and again; 20 s at most.
+# Wait for a condition, a command that is asked again and again; a minute at most.
 await() { # COMMAND…
 	local end=$((SECONDS + 60))
 	until "$@" >/dev/null 2>&1; do
