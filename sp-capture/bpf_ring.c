@@ -4,9 +4,7 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <stdatomic.h>
-#include <string.h>
 
-#include "base/buf.h"
 #include "bpf/record.h"
 #include "bpf_engine.h"
 
@@ -22,28 +20,11 @@ static _Atomic uint64_t *writers_at(const struct cap_ring *r)
 	return (_Atomic uint64_t *)(uintptr_t)(r->data - r->page_bytes);
 }
 
-static bool entry_add(struct cap_ring *r, const struct cap_entry *e)
-{
-	if (!sp_grow(&r->queue, &r->cap, r->n + 1, sizeof *r->queue))
-		return false;
-	/* CPUs reserve in another order than they took the time. */
-	size_t i = r->n++;
-	while (i > r->at && r->queue[i - 1].time_ns > e->time_ns) {
-		r->queue[i] = r->queue[i - 1];
-		i--;
-	}
-	r->queue[i] = *e;
-	return true;
-}
-
 int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err)
 {
 	uint64_t head = atomic_load_explicit(writers_at(r), memory_order_acquire);
 	int found = 0;
-	r->n -= r->at;
-	if (r->at && r->n)
-		memmove(r->queue, r->queue + r->at, r->n * sizeof *r->queue);
-	r->at = 0;
+	cap_ring_compact(r);
 	while (r->scanned < head) {
 		const uint8_t *p = r->data + (r->scanned & (r->size - 1));
 		uint32_t word = atomic_load_explicit((const _Atomic uint32_t *)(uintptr_t)p,
@@ -63,7 +44,7 @@ int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err)
 		if (word & BPF_RINGBUF_DISCARD_BIT || len < sizeof(struct spb_sample))
 			continue;
 		e.time_ns = cap_ring_u64(r, e.pos);
-		if (!entry_add(r, &e))
+		if (!cap_ring_queue(r, &e))
 			return sp_err_nomem(err);
 		found++;
 	}
@@ -82,12 +63,6 @@ uint64_t cap_bpf_ring_used(const struct cap_ring *r)
 
 void cap_bpf_ring_release(struct cap_ring *r)
 {
-	uint64_t tail = r->scanned;
-	for (size_t i = r->at; i < r->n; i++)
-		if (r->queue[i].pos - HEADER < tail)
-			tail = r->queue[i].pos - HEADER;
-	if (tail == r->tail)
-		return;
-	r->tail = tail;
-	atomic_store_explicit(reader_at(r), tail, memory_order_release);
+	if (cap_ring_move_tail(r, HEADER))
+		atomic_store_explicit(reader_at(r), r->tail, memory_order_release);
 }

@@ -79,11 +79,12 @@ uint64_t cap_ring_used(const struct cap_ring *r)
 	       r->tail;
 }
 
-static bool entry_add(struct cap_ring *r, const struct cap_entry *e)
+bool cap_ring_queue(struct cap_ring *r, const struct cap_entry *e)
 {
 	if (!sp_grow(&r->queue, &r->cap, r->n + 1, sizeof *r->queue))
 		return false;
-	/* Nested interrupts commit in another order than they took the time. */
+	/* Nested interrupts, and CPUs that share a ring, write in another order than they took the
+	 * time. */
 	size_t i = r->n++;
 	while (i > r->at && r->queue[i - 1].time_ns > e->time_ns) {
 		r->queue[i] = r->queue[i - 1];
@@ -93,7 +94,7 @@ static bool entry_add(struct cap_ring *r, const struct cap_entry *e)
 	return true;
 }
 
-static void compact(struct cap_ring *r)
+void cap_ring_compact(struct cap_ring *r)
 {
 	if (!r->at)
 		return;
@@ -119,7 +120,7 @@ int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 		return bad(r, err, "its head went back", head);
 	if (head - r->tail > r->size)
 		return bad(r, err, "its head is beyond its capacity", head);
-	compact(r);
+	cap_ring_compact(r);
 	while (r->scanned < head) {
 		uint64_t word = cap_ring_u64(r, r->scanned);
 		struct cap_entry e = {
@@ -130,7 +131,7 @@ int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 		e.time_ns = cap_ring_u64(r, e.pos + (e.type == PERF_RECORD_SAMPLE
 							     ? SAMPLE_TIME
 							     : e.size - ID_ALL_TIME));
-		if (!entry_add(r, &e))
+		if (!cap_ring_queue(r, &e))
 			return sp_err_nomem(err);
 		/* Samples are of one size: likely the heads of the records to come. */
 		__builtin_prefetch(r->data + ((e.pos + 4 * (uint64_t)e.size) & (r->size - 1)));
@@ -140,14 +141,20 @@ int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 	return found;
 }
 
-void cap_ring_release(struct cap_ring *r)
+bool cap_ring_move_tail(struct cap_ring *r, uint32_t head_bytes)
 {
 	uint64_t tail = r->scanned;
 	for (size_t i = r->at; i < r->n; i++)
-		if (r->queue[i].pos < tail)
-			tail = r->queue[i].pos;
-	if (tail == r->tail)
-		return;
+		if (r->queue[i].pos - head_bytes < tail)
+			tail = r->queue[i].pos - head_bytes;
+	bool moved = tail != r->tail;
 	r->tail = tail;
-	atomic_store_explicit((_Atomic __u64 *)&control(r)->data_tail, tail, memory_order_release);
+	return moved;
+}
+
+void cap_ring_release(struct cap_ring *r)
+{
+	if (cap_ring_move_tail(r, 0))
+		atomic_store_explicit((_Atomic __u64 *)&control(r)->data_tail, r->tail,
+				      memory_order_release);
 }

@@ -50,6 +50,16 @@ uint64_t cap_ring_used(const struct cap_ring *r);
 /* The memory before the oldest waiting entry back to the kernel. */
 void cap_ring_release(struct cap_ring *r);
 
+/* --- what any ring is read by; bpf_ring.c has another kind --- */
+
+/* An entry into its place among those that wait; false: no memory. */
+bool cap_ring_queue(struct cap_ring *r, const struct cap_entry *e);
+/* Forget the entries that the merge took. */
+void cap_ring_compact(struct cap_ring *r);
+/* The tail to before the oldest waiting entry, whose header of head_bytes stands before its pos;
+ * false: it is there already. */
+bool cap_ring_move_tail(struct cap_ring *r, uint32_t head_bytes);
+
 void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n);
 
 /* Where n bytes lie: in one piece, or in two when they go round the end. Valid until the ring is
