@@ -59,7 +59,7 @@ struct cap_emit {
 	/* Whether samples of a process are wanted; NULL = all are. */
 	bool (*wants)(void *arg, int32_t pid, bool has_regs, uint64_t time_ns);
 	/* Called when a process has ended, and when a mapping appears; may be NULL. */
-	void (*on_exit)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_exit)(void *arg, struct cap_proc *q);
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
 	/* Before exec is applied to q. */
 	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
@@ -139,6 +139,9 @@ int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, stru
 /* After records were lost: whether q called exec unseen - none of the files that it had mapped is
  * where it was. Then the exec is told, dated time_ns; its mappings are cap_emit_maps's to tell. */
 bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
+
+/* A process has ended: nothing is known of q any more. */
+void cap_emit_gone(struct cap_emit *e, struct cap_proc *q);
 
 /* A process whose birth was not seen (a lost FORK): its name and command line. NULL: no memory. */
 struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns);

@@ -378,6 +378,13 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	cap_emit_pass(e, r, en);
 }
 
+void cap_emit_gone(struct cap_emit *e, struct cap_proc *q)
+{
+	if (e->on_exit)
+		e->on_exit(e->arg, q);
+	cap_procs_remove(&e->procs, q->pid);
+}
+
 void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
 {
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
@@ -389,8 +396,5 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
 	if (!q || (q->n_threads && --q->n_threads))
 		return;
-	q->is_dead = true;
-	if (e->on_exit)
-		e->on_exit(e->arg, q, en->time_ns);
-	cap_procs_remove(&e->procs, pid);
+	cap_emit_gone(e, q);
 }

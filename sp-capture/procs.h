@@ -41,7 +41,6 @@ struct cap_proc {
 	 * before tells nothing new. */
 	uint64_t exec_told_ns;
 	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since */
-	bool is_dead;
 };
 
 struct cap_procs {

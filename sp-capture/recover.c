@@ -34,11 +34,8 @@ size_t cap_recover_reap_some(struct cap_session *s, size_t from, size_t n)
 		if (!q)
 			continue;
 		n--;
-		if (sp_process_exists(q->pid))
-			continue;
-		if (s->emit.on_exit)
-			s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);
-		cap_procs_remove(&s->emit.procs, q->pid);
+		if (!sp_process_exists(q->pid))
+			cap_emit_gone(&s->emit, q);
 	}
 	return i;
 }
@@ -80,9 +77,7 @@ static void recover_process(struct cap_session *s, struct cap_proc *q)
 	/* A zombie's maps are empty. */
 	if (cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL) > 0 || sp_process_exists(q->pid))
 		return;
-	if (s->emit.on_exit)
-		s->emit.on_exit(s->emit.arg, q, s->emit.now_ns);
-	cap_procs_remove(&s->emit.procs, q->pid);
+	cap_emit_gone(&s->emit, q);
 }
 
 /* With thousands of processes this takes longer than the rings hold out: a slice at a time, and a

@@ -51,10 +51,9 @@ static void on_exec(void *arg, struct cap_proc *q, uint64_t time_ns)
 	cap_embed_off(&s->embed, q, time_ns);
 }
 
-static void on_exit_process(void *arg, struct cap_proc *q, uint64_t time_ns)
+static void on_exit_process(void *arg, struct cap_proc *q)
 {
 	struct cap_session *s = arg;
-	(void)time_ns;
 	cap_embed_end(&s->embed, q, 0);
 	if (s->o->off_cpu && s->bpf)
 		cap_bpf_untarget(s->bpf, q->pid);
