@@ -20,18 +20,12 @@ struct list {
 	size_t n, cap;
 };
 
-static uint64_t lost_of(int fd)
-{
-	uint64_t v[2] = {0};
-	return fd >= 0 && read(fd, v, sizeof v) == sizeof v ? v[1] : 0;
-}
-
 static void close_event(struct cap_session *s, struct cap_task *t, size_t cpu)
 {
 	if (t->fds[cpu] < 0)
 		return;
 	if (s->sampler.has_lost)
-		s->retired_lost[cpu] += lost_of(t->fds[cpu]);
+		s->retired_lost[cpu] += cap_event_lost(t->fds[cpu]);
 	close(t->fds[cpu]);
 	t->fds[cpu] = -1;
 }
@@ -383,16 +377,9 @@ int cap_attach_side_band(struct cap_session *s, struct sp_err *err)
 	for (size_t c = 0; c < s->n_cpus; c++)
 		s->side_fds[c] = -1;
 	for (size_t c = 0; c < s->n_cpus; c++) {
-		int fd = cap_sampler_open(&s->sampler, CAP_SIDE_BAND_ALL, CAP_ANY_TASK,
-					  s->kernel.cpus[c], s->n_cpus * 3, err);
-		if (fd < 0)
-			return fd;
-		s->side_fds[c] = fd;
-		if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[c].fd) < 0)
-			return sp_err_errno(err,
-					    "cannot use the ring of CPU %u: "
-					    "PERF_EVENT_IOC_SET_OUTPUT",
-					    s->kernel.cpus[c]);
+		int rc = cap_system_open(s, CAP_SIDE_BAND_ALL, c, &s->side_fds[c], err);
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -539,9 +526,9 @@ uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
 {
 	uint64_t sum = s->retired_lost[cpu_index] + cap_system_lost(s, cpu_index);
 	for (size_t i = 0; i < s->n_tasks; i++)
-		sum += lost_of(s->tasks[i].fds[cpu_index]);
+		sum += cap_event_lost(s->tasks[i].fds[cpu_index]);
 	if (s->side_fds)
-		sum += lost_of(s->side_fds[cpu_index]);
+		sum += cap_event_lost(s->side_fds[cpu_index]);
 	return sum;
 }
 

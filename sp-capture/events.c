@@ -312,14 +312,14 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 			  tid, cpu, strerror(os), value);
 }
 
-static int open_event(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
-		      size_t n_wanted, struct sp_err *err)
+int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
+		     size_t n_wanted, struct sp_err *err)
 {
 	for (;;) {
 		struct perf_event_attr a = s->attr;
 		to_role(&a, role);
 		int fd = tid == CAP_ANY_TASK ? cpu_event_open(s, &a, cpu)
-					  : perf_event_open(&a, tid, cpu);
+					     : perf_event_open(&a, tid, cpu);
 		if (fd >= 0)
 			return fd;
 		int os = errno;
@@ -335,16 +335,10 @@ static int open_event(struct cap_sampler *s, enum cap_role role, int32_t tid, ui
 	}
 }
 
-int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
-		     size_t n_wanted, struct sp_err *err)
-{
-	return open_event(s, role, tid, cpu, n_wanted, err);
-}
-
 int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu,
 			 struct sp_err *err)
 {
-	return open_event(s, role, CAP_ANY_TASK, cpu, s->kernel->n_cpus * 3 + 64, err);
+	return cap_sampler_open(s, role, CAP_ANY_TASK, cpu, s->kernel->n_cpus * 3 + 64, err);
 }
 
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
@@ -406,6 +400,24 @@ int cap_sampler_pulse(uint32_t cpu)
 				    .exclude_kernel = 1,
 				    .exclude_hv = 1};
 	return perf_event_open(&a, -1, cpu);
+}
+
+/* Each of the events has two words to read: the count, then what PERF_FORMAT_LOST or
+ * PERF_FORMAT_TOTAL_TIME_ENABLED asks for. */
+static uint64_t read_word(int fd, unsigned at)
+{
+	uint64_t v[2] = {0};
+	return fd >= 0 && read(fd, v, sizeof v) == sizeof v ? v[at] : 0;
+}
+
+uint64_t cap_event_value(int fd)
+{
+	return read_word(fd, 0);
+}
+
+uint64_t cap_event_lost(int fd)
+{
+	return read_word(fd, 1);
 }
 
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out)

@@ -103,6 +103,11 @@ int cap_sampler_pin(int32_t tid);
  * as all its events do; or -1. */
 int cap_sampler_pulse(uint32_t cpu);
 
+/* Of an open event: its counter, and what the kernel says that it lost of its records (where
+ * PERF_FORMAT_LOST works); 0 when it cannot be read. */
+uint64_t cap_event_value(int fd);
+uint64_t cap_event_lost(int fd);
+
 /* The attr as the stream describes it. */
 void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out);
 

@@ -23,12 +23,6 @@ static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .pulse = 
 
 /* --- the events of one CPU --- */
 
-static uint64_t read_value(int fd, unsigned word)
-{
-	uint64_t v[2] = {0};
-	return fd >= 0 && read(fd, v, sizeof v) == sizeof v ? v[word] : 0;
-}
-
 static void close_one(int *fd)
 {
 	if (*fd >= 0)
@@ -41,7 +35,7 @@ uint64_t cap_system_lost(const struct cap_session *s, size_t cpu)
 	const struct cap_system *y = &s->system;
 	if (cpu >= y->n || !s->sampler.has_lost)
 		return 0;
-	return read_value(y->cpus[cpu].side, 1) + read_value(y->cpus[cpu].sample, 1);
+	return cap_event_lost(y->cpus[cpu].side) + cap_event_lost(y->cpus[cpu].sample);
 }
 
 static void cpu_close(struct cap_session *s, size_t cpu)
@@ -53,17 +47,16 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 	close_one(&c->pulse);
 }
 
-static int open_into(struct cap_session *s, enum cap_role role, size_t cpu, int *out,
-		     struct sp_err *err)
+int cap_system_open(struct cap_session *s, enum cap_role role, size_t cpu, int *out,
+		    struct sp_err *err)
 {
 	uint32_t number = s->kernel.cpus[cpu];
 	int fd = cap_sampler_open_cpu(&s->sampler, role, number, err);
 	if (fd < 0)
 		return fd;
 	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
-		int rc = sp_err_errno(err,
-				      "cannot use the ring of CPU %u: PERF_EVENT_IOC_SET_OUTPUT",
-				      number);
+		int rc = sp_err_errno(
+			err, "cannot use the ring of CPU %u: PERF_EVENT_IOC_SET_OUTPUT", number);
 		close(fd);
 		return rc;
 	}
@@ -74,15 +67,15 @@ static int open_into(struct cap_session *s, enum cap_role role, size_t cpu, int 
 static int cpu_open(struct cap_session *s, size_t cpu, struct sp_err *err)
 {
 	struct cap_cpu_events *c = &s->system.cpus[cpu];
-	int rc = open_into(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err);
+	int rc = cap_system_open(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err);
 	if (rc >= 0)
-		rc = open_into(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
+		rc = cap_system_open(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
 	if (rc < 0) {
 		cpu_close(s, cpu);
 		return rc;
 	}
 	c->pulse = cap_sampler_pulse(s->kernel.cpus[cpu]);
-	c->pulse_ns = read_value(c->pulse, 0);
+	c->pulse_ns = cap_event_value(c->pulse);
 	if (s->system.on)
 		ioctl(c->sample, PERF_EVENT_IOC_ENABLE, 0);
 	return 0;
@@ -287,7 +280,7 @@ static int cpu_add(struct cap_session *s, uint32_t number, struct sp_err *err)
 /* Whether the events of a CPU still count: those of one that was away stay dead. */
 static bool is_alive(struct cap_cpu_events *c)
 {
-	uint64_t v = read_value(c->pulse, 0);
+	uint64_t v = cap_event_value(c->pulse);
 	bool alive = c->side >= 0 && (c->pulse < 0 || v != c->pulse_ns);
 	c->pulse_ns = v;
 	return alive;

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "cgroup.h"
+#include "events.h"
 #include "scope.h"
 
 struct cap_session;
@@ -37,6 +38,9 @@ struct cap_system {
 /* Before a byte is written: the control group is there, and a CPU may be sampled. */
 int cap_system_prepare(struct cap_session *s, struct sp_err *err);
 int cap_system_begin(struct cap_session *s, struct sp_err *err);
+/* An event for all that a CPU runs, into that CPU's ring. */
+int cap_system_open(struct cap_session *s, enum cap_role role, size_t cpu_index, int *out,
+		    struct sp_err *err);
 /* About once a second: CPUs that came (back), a control group that went. */
 void cap_system_tick(struct cap_session *s);
 /* Whether a sample belongs to the recording; session: a struct cap_session. */
