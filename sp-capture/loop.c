@@ -129,7 +129,7 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 
 /* Mappings, names of threads and, where children are followed, descendants: what the stream does
  * not know is told, what has no events gets them. */
-static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
+static void refresh_process(struct cap_session *s, int32_t pid)
 {
 	struct sp_err err = {0};
 	struct cap_refreshed found = {0};
@@ -140,8 +140,6 @@ static void refresh_process(struct cap_session *s, struct watch *w, int32_t pid)
 	s->attaching = true;
 	int rc = cap_attach_refresh(s, pid, &found, &err);
 	s->attaching = false;
-	if (rc >= 0)
-		rc = watch_init(w, s, &err);
 	if (rc < 0)
 		cap_control_say(s->control, "refresh %d: %s", pid, err.msg);
 	else
@@ -170,7 +168,7 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 			add_process(s, w, pid);
 			break;
 		case CAP_REFRESH:
-			refresh_process(s, w, pid);
+			refresh_process(s, pid);
 			break;
 		case CAP_SUMMARY:
 			cap_control_say(s->control, "%llu samples, %llu lost, %zu processes",
