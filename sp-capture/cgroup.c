@@ -59,8 +59,9 @@ static int find_mount(char out[PATH_MAX], char cure[320], struct sp_err *err)
 	sp_buf_deinit(&b);
 	if (found)
 		return 0;
-	snprintf(cure, 320, "mount it: sudo mount -t cgroup2 none /sys/fs/cgroup (or boot with "
-			    "systemd.unified_cgroup_hierarchy=1)");
+	snprintf(cure, 320,
+		 "mount it: sudo mount -t cgroup2 none /sys/fs/cgroup (or boot with "
+		 "systemd.unified_cgroup_hierarchy=1)");
 	return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
 			  "cannot find a control group: no cgroup v2 is mounted "
 			  "(/proc/self/mountinfo names none)");
@@ -157,6 +158,15 @@ static bool is_cgroup2(int fd)
 	return fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type == CGROUP2_MAGIC;
 }
 
+/* Whether a path has a component "..". */
+static bool leaves(const char *path)
+{
+	for (const char *p = path; (p = strstr(p, "..")); p += 2)
+		if ((p == path || p[-1] == '/') && (p[2] == '/' || !p[2]))
+			return true;
+	return false;
+}
+
 /* As a path: with the mount point before it, or below it. */
 static int open_path(struct cap_cgroup *g, const char *mount, const char *name)
 {
@@ -166,7 +176,11 @@ static int open_path(struct cap_cgroup *g, const char *mount, const char *name)
 		below = name + n;
 	while (*below == '/')
 		below++;
-	if (strstr(below, "..") || asprintf(&g->path, "%s/%s", mount, below) < 0) {
+	if (leaves(below)) {
+		errno = ENOENT;
+		return -1;
+	}
+	if (asprintf(&g->path, "%s/%s", mount, below) < 0) {
 		g->path = NULL;
 		return -1;
 	}
