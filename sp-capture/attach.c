@@ -248,7 +248,6 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	char comm[64];
 	if (!q)
 		return sp_err_nomem(err);
-	q->is_root = is_root;
 	cap_task_comm(pid, pid, comm);
 	cap_emit_comm(&s->emit, pid, pid, comm, s->emit.now_ns);
 	cap_emit_exec(&s->emit, q, s->emit.now_ns);
@@ -392,10 +391,8 @@ void cap_attach_describe(struct cap_session *s, int32_t pid)
 
 int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
-	struct cap_proc *q = cap_procs_get(&s->emit.procs, pid);
-	if (!q)
+	if (!cap_procs_get(&s->emit.procs, pid))
 		return sp_err_nomem(err);
-	q->is_root = true;
 	s->n_threads = 1;
 	cap_emit_cmdline_add(&s->emit, pid, s->o->command);
 	return root_add(s, pid, err);

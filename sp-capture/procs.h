@@ -17,7 +17,7 @@ struct cap_range {
 	uint32_t maj, min;
 	uint32_t ino_gen; /* of the inode, whose number may be used again; 0 = not known */
 	uint32_t path;    /* id in cap_procs.paths */
-	bool is_anon;  /* memory whose code a perf map may describe */
+	bool is_anon;     /* memory whose code a perf map may describe */
 	bool sampled;
 };
 
@@ -35,12 +35,12 @@ struct cap_proc {
 	uint64_t taken_ino, taken_mtime_ns; /* of the perf map that was embedded last */
 	uint32_t cgroup;                    /* id in cap_procs.paths, + 1; 0 = none is told */
 	uint8_t scope;                      /* enum cap_scope */
-	bool is_root;                       /* asked for by the user, or launched */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
 	/* When /proc showed this image though no record had told its exec; 0 = never. A record from
 	 * before tells nothing new. */
 	uint64_t exec_told_ns;
-	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since */
+	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since
+			     */
 };
 
 struct cap_procs {
