@@ -415,15 +415,20 @@ static void check_others(struct sp_reader *r)
 		EQ(rec.time_ns, 1012, "an unknown record has its sample_id");
 }
 
+/* The head of a stream whose records end with a sample_id of TID, TIME, CPU, IDENTIFIER. */
+static void put_trailer_head(struct enc *e)
+{
+	struct sp_attr a = full_attr();
+	uint64_t id = 77;
+	a.sample_type &= ~(SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID);
+	e_pipe(e);
+	e_head_attr(e, &a, 136, &id, 1);
+}
+
 static void test_others(void)
 {
 	struct enc e = {.be = be};
-	struct sp_attr a = full_attr();
-	uint64_t id = 77;
-	/* sample_id of TID, TIME, CPU, IDENTIFIER */
-	a.sample_type &= ~(SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID);
-	e_pipe(&e);
-	e_head_attr(&e, &a, 136, &id, 1);
+	put_trailer_head(&e);
 	put_others(&e);
 	struct sp_reader *r = open_enc(&e, 0);
 	if (r) {
@@ -521,11 +526,7 @@ static bool is_native(const uint8_t *p, size_t k)
 static void test_passed(void)
 {
 	struct enc e = {.be = be};
-	struct sp_attr a = full_attr();
-	uint64_t id = 77;
-	a.sample_type &= ~(SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID);
-	e_pipe(&e);
-	e_head_attr(&e, &a, 136, &id, 1);
+	put_trailer_head(&e);
 	for (size_t k = 0; k < sizeof passed / sizeof *passed; k++)
 		put_passed(&e, k);
 	struct sp_reader *r = open_enc(&e, SP_READER_UNORDERED);
