@@ -99,6 +99,22 @@ static inline void image_fde(struct image *m, bool signal, uint32_t begin, uint3
 	image_fde(m, signal, begin, len, (const uint8_t[]){__VA_ARGS__},                           \
 		  sizeof((const uint8_t[]){__VA_ARGS__}))
 
+/* The functions that every x86-64 image has, before its own. */
+enum {
+	LEAF = 0x1000,   /* CFA = rsp + 8 */
+	PUSHED = 0x1100, /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
+	FRAMED = 0x1200, /* CFA = rbp + 16, rbp at CFA - 16 */
+	ROOT = 0x1300,   /* return address undefined */
+};
+
+static inline void image_x86_basics(struct image *m)
+{
+	IMAGE_FDE(m, false, LEAF, 0x100, 0);
+	IMAGE_FDE(m, false, PUSHED, 0x100, 0x0e, 16, 0x86, 2);
+	IMAGE_FDE(m, false, FRAMED, 0x100, 0x0c, 6, 16, 0x86, 2);
+	IMAGE_FDE(m, false, ROOT, 0x100, 0x07, 16);
+}
+
 /* Writes the header. */
 static inline void image_finish(struct image *m)
 {

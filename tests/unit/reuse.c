@@ -16,10 +16,6 @@
 #define WORDS 4096u
 
 enum {
-	LEAF = 0x1000,      /* CFA = rsp + 8 */
-	PUSHED = 0x1100,    /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
-	FRAMED = 0x1200,    /* CFA = rbp + 16, rbp at CFA - 16 */
-	ROOT = 0x1300,      /* return address undefined */
 	BY_RBX = 0x1400,    /* CFA = rbx + 16: all registers are needed */
 	SAVES_RBX = 0x1500, /* CFA = rsp + 16, rbx at CFA - 16 */
 	NO_CFI = 0x2000,    /* a frame pointer */
@@ -43,10 +39,7 @@ static void make_image(void)
 {
 	image_new(&image, EM_X86_64);
 	struct image *m = &image;
-	IMAGE_FDE(m, false, LEAF, 0x100, 0);
-	IMAGE_FDE(m, false, PUSHED, 0x100, 0x0e, 16, 0x86, 2);
-	IMAGE_FDE(m, false, FRAMED, 0x100, 0x0c, 6, 16, 0x86, 2);
-	IMAGE_FDE(m, false, ROOT, 0x100, 0x07, 16);
+	image_x86_basics(m);
 	IMAGE_FDE(m, false, BY_RBX, 0x100, 0x0c, 3, 16);
 	IMAGE_FDE(m, false, SAVES_RBX, 0x100, 0x0e, 16, 0x83, 2);
 	image_finish(m);

@@ -116,6 +116,20 @@ static void check_shared_frames(struct sp_spool *s)
 	ok(id[0] == id[1] && id[0], "processes share a file's frames");
 }
 
+/* A sample of process 7, whose only thread and event it puts. */
+static struct sp_spool_wsample plain_sample(struct sp_spool_writer *w, uint32_t set, uint32_t stack)
+{
+	return (struct sp_spool_wsample){
+		.weight = 1,
+		.thread = sp_spool_put_thread(w, 0, 7, 7),
+		.event = sp_spool_put_event(w, "cpu-clock", true),
+		.stack = stack,
+		.cpu = SP_NONE,
+		.comm = sp_spool_put_string(w, "x", 1),
+		.set = set,
+	};
+}
+
 /* Files by build-id, by content, by neither; two that their content alone tells apart. */
 static void check_content(void)
 {
@@ -137,15 +151,7 @@ static void check_content(void)
 		uint32_t m = sp_spool_put_module(w, set, at, at + 0x1000, 0, file);
 		stack = sp_spool_put_node(w, stack, sp_spool_put_site(w, set, m, at + 16));
 	}
-	struct sp_spool_wsample sample = {
-		.weight = 1,
-		.thread = sp_spool_put_thread(w, 0, 7, 7),
-		.event = sp_spool_put_event(w, "cpu-clock", true),
-		.stack = stack,
-		.cpu = SP_NONE,
-		.comm = sp_spool_put_string(w, "x", 1),
-		.set = set,
-	};
+	struct sp_spool_wsample sample = plain_sample(w, set, stack);
 	if (rc >= 0)
 		rc = sp_spool_put_sample(w, &sample, &err);
 	ok(rc >= 0 && sp_spool_finish(w, NULL, &err) >= 0, "contents are written: %s", err.msg);
@@ -177,15 +183,8 @@ static void check_full_blocks(void)
 	struct sp_spool_info info = {.hostname = "h"};
 	struct sp_spool_writer *w = make_begin(&b, 1);
 	int rc = sp_spool_put_info(w, &info, &err);
-	struct sp_spool_wsample sample = {
-		.weight = 1,
-		.thread = sp_spool_put_thread(w, 0, 7, 7),
-		.event = sp_spool_put_event(w, "cpu-clock", true),
-		.stack = SP_NONE,
-		.cpu = SP_NONE,
-		.comm = sp_spool_put_string(w, "x", 1),
-		.set = sp_spool_put_set(w, 0, 7, SP_NONE),
-	};
+	struct sp_spool_wsample sample =
+		plain_sample(w, sp_spool_put_set(w, 0, 7, SP_NONE), SP_NONE);
 	for (uint32_t i = 0; i < SAMPLES && rc >= 0; i++) {
 		struct sp_spool_exec exec = {.time_ns = i, .pid = (int32_t)i + 1, .kind = 1, .on = true};
 		struct sp_spool_loss loss = {.from_ns = i, .to_ns = i, .count = i + 1, .cpu = 1};

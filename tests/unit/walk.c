@@ -13,10 +13,6 @@
 
 /* The functions of the x86-64 image. */
 enum {
-	LEAF = 0x1000,      /* CFA = rsp + 8 */
-	PUSHED = 0x1100,    /* rbp pushed: CFA = rsp + 16, rbp at CFA - 16 */
-	FRAMED = 0x1200,    /* CFA = rbp + 16, rbp at CFA - 16 */
-	ROOT = 0x1300,      /* return address undefined */
 	ODD = 0x1400,       /* CFA = rsp + 20 */
 	BY_RBX = 0x1500,    /* CFA = rbx + 16 */
 	PLT = 0x1600,       /* the PLT's expression */
@@ -52,10 +48,7 @@ static void x86_image(void)
 {
 	image_new(&image, EM_X86_64);
 	struct image *m = &image;
-	IMAGE_FDE(m, false, LEAF, 0x100, 0);
-	IMAGE_FDE(m, false, PUSHED, 0x100, 0x0e, 16, 0x86, 2);
-	IMAGE_FDE(m, false, FRAMED, 0x100, 0x0c, 6, 16, 0x86, 2);
-	IMAGE_FDE(m, false, ROOT, 0x100, 0x07, 16);
+	image_x86_basics(m);
 	IMAGE_FDE(m, false, ODD, 0x100, 0x0e, 20);
 	IMAGE_FDE(m, false, BY_RBX, 0x100, 0x0c, 3, 16);
 	IMAGE_FDE(m, false, PLT, 0x100, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
