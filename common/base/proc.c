@@ -68,24 +68,29 @@ static int32_t id_name(const char *name)
 	return v <= INT32_MAX ? (int32_t)v : 0;
 }
 
-int sp_processes_list(int32_t **pids, size_t *n, size_t *cap, struct sp_err *err)
+/* Adds the names of a folder that are numbers, and closes it. 0, or what failed, an errno. */
+static int list_ids(DIR *d, int32_t **ids, size_t *n, size_t *cap)
 {
-	DIR *d = opendir("/proc");
 	const struct dirent *e;
-	if (!d)
-		return sp_err_errno(err, "cannot list the processes: /proc");
 	while ((errno = 0, e = readdir(d))) {
-		int32_t pid = id_name(e->d_name);
-		int32_t *slot = pid ? SP_PUSH(pids, n, cap) : NULL;
+		int32_t id = id_name(e->d_name);
+		int32_t *slot = id ? SP_PUSH(ids, n, cap) : NULL;
 		if (slot)
-			*slot = pid;
-		else if (pid)
+			*slot = id;
+		else if (id)
 			errno = ENOMEM;
 		if (errno)
 			break;
 	}
 	int os = errno;
 	closedir(d);
+	return os;
+}
+
+int sp_processes_list(int32_t **pids, size_t *n, size_t *cap, struct sp_err *err)
+{
+	DIR *d = opendir("/proc");
+	int os = d ? list_ids(d, pids, n, cap) : errno;
 	errno = os;
 	return os ? sp_err_errno(err, "cannot list the processes: /proc") : 0;
 }
@@ -100,22 +105,7 @@ int sp_tasks_list(int32_t pid, int32_t **tids, size_t *n, size_t *cap, struct sp
 		return sp_err_set(err, SP_ERR_GONE, ESRCH, "process %d has ended", pid);
 	if (!d)
 		return sp_err_errno(err, "cannot list the threads of process %d: %s", pid, path);
-	for (;;) {
-		errno = 0;
-		const struct dirent *e = readdir(d);
-		if (!e)
-			break;
-		int32_t tid = id_name(e->d_name);
-		int32_t *slot = tid ? SP_PUSH(tids, n, cap) : NULL;
-		if (slot)
-			*slot = tid;
-		else if (tid)
-			errno = ENOMEM;
-		if (errno)
-			break;
-	}
-	int os = errno;
-	closedir(d);
+	int os = list_ids(d, tids, n, cap);
 	if (os && os != ESRCH && os != ENOENT) {
 		errno = os;
 		return sp_err_errno(err, "cannot list the threads of process %d: %s", pid, path);
