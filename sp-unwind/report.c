@@ -56,27 +56,19 @@ void un_report_line(struct sp_buf *b, const struct un_result *r)
 			      (unsigned long long)r->counters.v[SP_C_lost_events]);
 }
 
-/* Whether many stacks stop at files that were not found or have no unwind data. */
-static bool misses_files(const struct un_result *r)
-{
-	const uint64_t *n = r->stops.n;
-	return percent(n[UW_NO_CFI] + n[UW_NO_MODULE], r->n_walked) >= 5.0;
-}
-
 const char *un_report_advice(const struct un_result *r)
 {
 	const uint64_t *n = r->stops.n;
 	if (r->n_samples && !r->had_stacks && r->had_chains)
 		return "the recording holds call chains of its own and no user stacks: they go on "
-		       "as "
-		       "they are, sp-spool reads such a file directly";
+		       "as they are, sp-spool reads such a file directly";
 	if (r->n_samples && !r->had_stacks)
 		return "the recording holds no user stacks: record with sp-capture, or with "
 		       "perf record --call-graph dwarf";
 	if (percent(n[UW_STACK_EXHAUSTED], r->n_walked) >= 5.0)
 		return "many stacks are cut: record more bytes of them (sp-capture -s 65528, perf "
 		       "record --call-graph dwarf,65528)";
-	if (misses_files(r))
+	if (percent(n[UW_NO_CFI] + n[UW_NO_MODULE], r->n_walked) >= 5.0)
 		return "many stacks stop at files without unwind data: -v names them; --path-map "
 		       "and --symfs say where copies are";
 	return NULL;
