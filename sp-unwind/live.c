@@ -110,30 +110,34 @@ bool un_is_host(const char *hostname, const char *release)
 	       !strcmp(u.release, release);
 }
 
-/* The next symbols of /proc/kallsyms ("ffffffff81000000 T _text"): 1 when text shows that the code
- * lies elsewhere, 2 when its end was met, else 0. */
-static int look_at_symbol(const char *line, const char *name, uint64_t start, uint64_t end)
+/* Whether a line of /proc/kallsyms ("ffffffff81000000 T _text") is that symbol's, and its address.
+ * There are hundreds of thousands: only the one is parsed. */
+static bool is_symbol(const char *line, const char *name, uint64_t *addr)
 {
-	char symbol[64], type;
-	unsigned long long addr;
-	if (sscanf(line, "%llx %c %63s", &addr, &type, symbol) != 3)
-		return 0;
-	if (!strcmp(symbol, name) && addr != start)
-		return 1;
-	return strcmp(symbol, "_etext") ? 0 : addr == end ? 2 : 1;
+	const char *type = strchr(line, ' ');
+	size_t len = strlen(name);
+	if (!type || !type[1] || type[2] != ' ' || strncmp(type + 3, name, len) != 0 ||
+	    !strchr("\t\n", type[3 + len]))
+		return false;
+	*addr = strtoull(line, NULL, 16);
+	return true;
 }
 
-bool un_is_kernel(const char *path, uint64_t start, uint64_t bytes)
+bool un_is_kernel(const char *symbol, uint64_t start, uint64_t bytes)
 {
-	const char *name = strrchr(path, ']');
-	if (strncmp(path, "[kernel.kallsyms]", 17) != 0 || !name || !name[1])
-		return false;
 	FILE *f = fopen("/proc/kallsyms", "re");
 	char line[512];
-	int seen = 0;
-	while (f && seen == 0 && fgets(line, sizeof line, f))
-		seen = look_at_symbol(line, name + 1, start, start + bytes);
+	uint64_t addr;
+	bool same = false;
+	while (f && fgets(line, sizeof line, f)) {
+		if (is_symbol(line, symbol, &addr) && addr != start)
+			break;
+		if (is_symbol(line, "_etext", &addr)) {
+			same = addr == start + bytes;
+			break;
+		}
+	}
 	if (f)
 		fclose(f);
-	return seen == 2;
+	return same;
 }

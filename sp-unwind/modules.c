@@ -178,6 +178,11 @@ static void set_build_id(struct un_modules *m, const struct sp_file_id *file,
 	}
 }
 
+static bool is_host(const struct un_modules *m)
+{
+	return m->origin.is_host && m->origin.is_host(m->origin.ctx);
+}
+
 /* The file's ELF image, open in malloc'ed memory, or NULL; *keep: bytes that the image owns. */
 static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 			       const struct sp_mapping *map, int32_t pid, uint64_t time_ns,
@@ -204,8 +209,11 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 	if (un_embedded_open(&m->embedded, elf, &q, pid)) {
 		rc = SP_FOUND;
 	} else if (!strcmp(id->path, "[vdso]")) {
-		bool ours = (m->origin.is_live || m->origin.is_host) &&
-			    un_own_vdso(elf, map->end - map->start, &q.build_id);
+		bool ours = un_own_vdso(elf, map->end - map->start, &q.build_id);
+		if (ours && !m->origin.is_live && !is_host(m)) {
+			sp_elf_close(elf);
+			ours = false;
+		}
 		rc = ours ? SP_FOUND : sp_find_elf(elf, &m->o.find, &q, why, err);
 		if (rc != SP_FOUND)
 			snprintf(why, sizeof why, "not embedded, and not of this kernel");

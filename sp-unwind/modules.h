@@ -21,7 +21,9 @@ struct un_modules_options {
 /* What the stream says about where it was made. Set as soon as it is known. */
 struct un_origin {
 	bool is_live; /* this boot of this machine: processes may be asked (boot id) */
-	bool is_host; /* this machine's kernel by name and release: its vdso is ours */
+	/* Whether it is this machine's kernel, whose vdso is ours. Asked when a vdso is met that can
+	 * be. */
+	bool (*is_host)(void *ctx);
 	/* Build-id of a file that the recording lists, or NULL. */
 	const uint8_t *(*build_id)(void *ctx, const struct sp_file_id *file, uint8_t *len);
 	/* Of a file without one: the hash of its content, or NULL. May be NULL. */

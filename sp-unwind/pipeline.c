@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/stop.h"
@@ -26,7 +27,10 @@ struct run {
 	struct un_modules *modules;
 	struct sp_ext_joiner *joiner;
 	struct un_tails tails;
-	struct un_origin origin;
+	bool is_host;
+	/* The kernel's mapping, as long as nothing else says whether the kernel is ours. */
+	char kernel_symbol[64]; /* empty: none */
+	uint64_t kernel_start, kernel_bytes;
 	bool has_machine, has_origin, input_is_site;
 	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
@@ -36,26 +40,39 @@ struct run {
 
 static const uint8_t *build_id_of(void *ctx, const struct sp_file_id *file, uint8_t *len)
 {
-	return sp_reader_build_id(ctx, file->path, file->maj, file->min, file->ino, len);
+	const struct run *u = ctx;
+	return sp_reader_build_id(u->r, file->path, file->maj, file->min, file->ino, len);
 }
 
 static const uint8_t *content_hash_of(void *ctx, const struct sp_file_id *file)
 {
-	return sp_reader_content_hash(ctx, file->path, file->maj, file->min, file->ino);
+	const struct run *u = ctx;
+	return sp_reader_content_hash(u->r, file->path, file->maj, file->min, file->ino);
+}
+
+static bool is_host(void *ctx)
+{
+	struct run *u = ctx;
+	if (!u->is_host && u->kernel_symbol[0]) {
+		u->is_host = un_is_kernel(u->kernel_symbol, u->kernel_start, u->kernel_bytes);
+		u->kernel_symbol[0] = '\0'; /* once */
+	}
+	return u->is_host;
 }
 
 /* Once the head has been read: where the stream comes from. */
 static void set_origin(struct run *u)
 {
 	const struct sp_perf_info *info = sp_reader_info(u->r);
-	u->origin = (struct un_origin){
+	const struct un_origin origin = {
 		.is_live = u->is_live_stream && info->clockid == 1, /* CLOCK_MONOTONIC */
-		.is_host = un_is_host(info->hostname, info->osrelease),
+		.is_host = is_host,
 		.build_id = build_id_of,
 		.content_hash = content_hash_of,
-		.ctx = u->r,
+		.ctx = u,
 	};
-	un_modules_origin(u->modules, &u->origin);
+	un_modules_origin(u->modules, &origin);
+	u->is_host = un_is_host(info->hostname, info->osrelease);
 	u->input_is_site = info->chain_is_site;
 	u->has_origin = true;
 }
@@ -64,12 +81,17 @@ static void set_origin(struct run *u)
  * kernel's mapping comes first in every recording. */
 static void meet_kernel(struct run *u, const struct sp_record *rec)
 {
+	static const char kernel[] = "[kernel.kallsyms]";
 	if (rec->type != SP_PERF_MMAP || rec->pid != -1 || sp_reader_info(u->r)->hostname ||
-	    u->origin.is_host || sp_record_cpumode(rec) != SP_CPUMODE_KERNEL)
+	    u->is_host || u->kernel_symbol[0] || sp_record_cpumode(rec) != SP_CPUMODE_KERNEL ||
+	    strncmp(rec->mmap.path, kernel, sizeof kernel - 1) != 0)
 		return;
-	u->origin.is_host = un_is_kernel(rec->mmap.path, rec->mmap.start, rec->mmap.len);
-	if (u->origin.is_host)
-		un_modules_origin(u->modules, &u->origin);
+	const char *symbol = strrchr(rec->mmap.path, ']') + 1;
+	if (strlen(symbol) >= sizeof u->kernel_symbol)
+		return;
+	memcpy(u->kernel_symbol, symbol, strlen(symbol) + 1);
+	u->kernel_start = rec->mmap.start;
+	u->kernel_bytes = rec->mmap.len;
 }
 
 /* EM_NONE for no name; a machine that the engine does not know stays without registers. */
