@@ -4,18 +4,21 @@
 
 #include "reuse.h"
 
+#define CACHE_LINE 64u
+
 struct uw_walker *uw_walker_new(void)
 {
 	struct uw_walker *w = calloc(1, sizeof *w);
 	if (!w)
 		return NULL;
-	w->cache = aligned_alloc(64, sizeof *w->cache << UW_CACHE_BITS);
+	/* calloc's memory is of fresh pages: those that a short input does not need are never there. */
+	w->cache_bytes = calloc(1, (sizeof *w->cache << UW_CACHE_BITS) + CACHE_LINE);
 	w->memos = calloc(UW_MEMO_THREADS, sizeof *w->memos);
-	if (!w->cache || !w->memos) {
+	if (!w->cache_bytes || !w->memos) {
 		uw_walker_free(w);
 		return NULL;
 	}
-	memset(w->cache, 0, sizeof *w->cache << UW_CACHE_BITS);
+	w->cache = (void *)((uintptr_t)w->cache_bytes / CACHE_LINE * CACHE_LINE + CACHE_LINE);
 	sp_count(&w->counters, SP_C_frames, 0);
 	sp_count(&w->counters, SP_C_rule_hits, 0);
 	sp_count(&w->counters, SP_C_rule_misses, 0);
@@ -29,7 +32,7 @@ void uw_walker_free(struct uw_walker *w)
 {
 	if (!w)
 		return;
-	free(w->cache);
+	free(w->cache_bytes);
 	free(w->memos);
 	free(w);
 }

@@ -43,7 +43,8 @@ _Static_assert(sizeof(struct uw_cache_set) == 64, "a set is a cache line");
 #define UW_HINTS 256
 
 struct uw_walker {
-	struct uw_cache_set *cache; /* owned; 1 << UW_CACHE_BITS sets */
+	struct uw_cache_set *cache; /* in cache_bytes, on a cache line */
+	void *cache_bytes;          /* owned */
 	struct sp_counters counters;
 	/* Where in its space's maps an address was found last, by bits of the address. A guess
 	 * that is checked: spaces come and go. */
