@@ -23,11 +23,6 @@ struct changes {
 	size_t n, cap;
 };
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* A function is the same one when name, module, kind and the file's base name are: builds lie in
  * different folders. */
 static bool add_counts(struct changes *c, const struct counts *counts, int side)
@@ -81,10 +76,10 @@ static void compare(struct changes *c, const struct view *old, const struct view
 	for (size_t i = 0; i < c->n; i++) {
 		struct change *x = &c->v[i];
 		const uint64_t *by = by_total ? x->total : x->self;
-		x->self_by = percent(x->self[1], now) - percent(x->self[0], before);
-		x->total_by = percent(x->total[1], now) - percent(x->total[0], before);
-		x->noise = is_noise(percent(by[0], before), percent(by[1], now), old->n_samples,
-				    new->n_samples);
+		x->self_by = view_percent(x->self[1], now) - view_percent(x->self[0], before);
+		x->total_by = view_percent(x->total[1], now) - view_percent(x->total[0], before);
+		x->noise = is_noise(view_percent(by[0], before), view_percent(by[1], now),
+				    old->n_samples, new->n_samples);
 	}
 }
 
@@ -113,7 +108,7 @@ static void write_line(struct out *o, const struct term *t, const struct change 
 	size_t module = width >= 60 ? width / 4 : 0;
 	char buf[80];
 	snprintf(buf, sizeof buf, "%+8.2f%c%8.2f%9.2f  %+8.2f  ", x->self_by, x->noise ? '~' : ' ',
-		 percent(x->self[0], before), percent(x->self[1], now), x->total_by);
+		 view_percent(x->self[0], before), view_percent(x->self[1], now), x->total_by);
 	out_str(o, x->noise ? term_dim(t) : x->self_by > 0 ? term_heat(t, 100) : "");
 	out_str(o, buf);
 	out_str(o, term_end(t));

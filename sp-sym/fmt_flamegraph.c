@@ -74,11 +74,6 @@ static void colour_text(char buf[8], const struct view_func *f, bool inlined)
 	colour_hex(buf, &c);
 }
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static const char *unit(const struct view *v)
 {
 	return !v->by_weight ? "samples" : view_weight_is_time(v) ? "ns" : "weight";
@@ -125,7 +120,7 @@ static void write_rect(const struct view *v, struct out *o, const struct tree_no
 	out_printf(o,
 		   ": %llu %s, %.2f %%</title><rect x=\"%.2f\" y=\"%u.5\" width=\"%.2f\" "
 		   "height=\"%u\" rx=\"1.5\" fill=\"%s\"/>",
-		   (unsigned long long)n->total, unit(v), percent(n->total, all), x,
+		   (unsigned long long)n->total, unit(v), view_percent(n->total, all), x,
 		   n->depth * ROW_HEIGHT, width, ROW_HEIGHT - 1,
 		   f && f->kind == VIEW_TRUNCATED ? "url(#cut)" : colour);
 	double room = (width - 7) / CHAR_WIDTH;
@@ -346,7 +341,7 @@ static void write_about(struct view *v, struct out *o)
 	}
 	if (s.n_truncated)
 		out_printf(o, " · %.1f %% of the stacks are cut",
-			   percent(s.n_truncated, v->n_samples));
+			   view_percent(s.n_truncated, v->n_samples));
 	if (c && c->v[SP_C_lost_events])
 		out_printf(o, " · <span class=\"warn\">%llu lost</span>",
 			   (unsigned long long)c->v[SP_C_lost_events]);

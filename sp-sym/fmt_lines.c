@@ -33,11 +33,6 @@ struct table {
 	size_t n_sources;
 };
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static int by_file(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
@@ -136,7 +131,7 @@ static void read_source(const struct view *v, const char *file, struct sp_buf *t
 static void write_count(struct out *o, const struct term *t, uint64_t n, uint64_t all)
 {
 	if (n)
-		out_printf(o, "%s%8.2f%s", term_heat(t, percent(n, all)), percent(n, all),
+		out_printf(o, "%s%8.2f%s", term_heat(t, view_percent(n, all)), view_percent(n, all),
 			   term_end(t));
 	else
 		out_str(o, "        ");

@@ -12,11 +12,6 @@
 
 #define MAX_CONTAINERS 20u
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 /* A counter that is high against the samples, what it means, and what to do. */
 struct symptom {
 	enum sp_counter counter;
@@ -117,8 +112,8 @@ static void write_names(const struct view *v, const struct unnamed *u, struct ou
 		if (!shown++)
 			out_str(o, "Modules without them, by the share of samples that pass "
 				   "through:\n");
-		out_printf(o, "%7.2f %%  (leaf %.2f %%)  ", percent(m->samples, v->n_samples),
-			   percent(m->leaf, v->n_samples));
+		out_printf(o, "%7.2f %%  (leaf %.2f %%)  ", view_percent(m->samples, v->n_samples),
+			   view_percent(m->leaf, v->n_samples));
 		out_text(o, *m->path ? m->path : "(no path)", 0);
 		out_str(o, "\n           cause: ");
 		out_text(o, unnamed_cause(v, m), 0);
@@ -136,7 +131,7 @@ static void write_symptoms(const struct sp_counters *c, uint64_t samples, struct
 		uint64_t value = c->v[s->counter];
 		/* Lost samples are a share of all that there were. */
 		double share =
-			percent(value, s->counter == SP_C_lost_events ? samples + value : samples);
+			view_percent(value, s->counter == SP_C_lost_events ? samples + value : samples);
 		if (!value || share < s->percent)
 			continue;
 		shown++;

@@ -33,11 +33,6 @@ static int by_total(const void *a, const void *b)
 	return by_self(a, b);
 }
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static void write_place(struct out *o, const struct func_count *c)
 {
 	const char *file = c->place.file ? c->place.file : c->f->file;
@@ -132,7 +127,7 @@ static void write_line(struct out *o, const struct view *v, const struct term *t
 		       const struct column_widths *w, const struct func_count *c, uint64_t all,
 		       struct out *scratch)
 {
-	double self = percent(c->self, all), total = percent(c->total, all);
+	double self = view_percent(c->self, all), total = view_percent(c->total, all);
 	out_printf(o, "%s%7.2f%s%s%9.2f%s  ", term_heat(t, self), self, term_end(t),
 		   term_heat(t, total), total, term_end(t));
 	write_self(o, v, w, c->self);
@@ -166,7 +161,7 @@ static void write_table(struct view *v, struct out *o, const struct term *t,
 	size_t limit = v->opt->limit ? v->opt->limit : TOP_LINES, shown = 0;
 	while (shown < n && shown < limit) {
 		uint64_t value = v->opt->sort_total ? list[shown]->total : list[shown]->self;
-		if (min >= 0 && percent(value, all) < min)
+		if (min >= 0 && view_percent(value, all) < min)
 			break;
 		shown++;
 	}
@@ -179,7 +174,7 @@ static void write_table(struct view *v, struct out *o, const struct term *t,
 	for (size_t i = shown; i < n; i++)
 		rest += list[i]->self;
 	if (shown < n) {
-		out_printf(o, "%s%7.2f%9s  ", term_dim(t), percent(rest, all), "");
+		out_printf(o, "%s%7.2f%9s  ", term_dim(t), view_percent(rest, all), "");
 		write_self(o, v, &w, rest);
 		out_printf(o, "… and %zu more functions (-n 0 shows all)%s\n", n - shown,
 			   term_end(t));

@@ -14,11 +14,6 @@ struct tree_writer {
 	struct sp_buf guides; /* for each branch on the way: 1 when more siblings follow */
 };
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 static bool is_branch(const struct tree *t, uint32_t node)
 {
 	const struct tree_node *n = &t->nodes[node];
@@ -50,7 +45,7 @@ static void write_node(struct tree_writer *w, uint32_t node)
 	const struct tree_node *n = &w->t->nodes[node];
 	const struct view_func *f = &w->v->funcs[n->func];
 	uint64_t all = w->t->nodes[TREE_ROOT].total;
-	double total = percent(n->total, all), self = percent(n->self, all);
+	double total = view_percent(n->total, all), self = view_percent(n->self, all);
 	bool branch = is_branch(w->t, node);
 	out_printf(w->o, "%s%8.2f%s ", term_heat(w->term, total), total, term_end(w->term));
 	if (n->self)

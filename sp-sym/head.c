@@ -3,11 +3,6 @@
 #include "base/counters.h"
 #include "counts.h"
 
-static double percent(uint64_t part, uint64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
 void head_write(struct view *v, struct out *o, const struct term *t)
 {
 	const struct sp_counters *c = sp_spool_counters(v->spool);
@@ -33,6 +28,6 @@ void head_write(struct view *v, struct out *o, const struct term *t)
 		out_printf(o, "; %llu lost", (unsigned long long)c->v[SP_C_lost_events]);
 	if (s.n_truncated)
 		out_printf(o, "; %.1f %% of the stacks cut before their root",
-			   percent(s.n_truncated, v->n_samples));
+			   view_percent(s.n_truncated, v->n_samples));
 	out_str(o, "\n");
 }

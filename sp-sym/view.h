@@ -204,6 +204,11 @@ static inline uint64_t view_total(const struct view *v)
 	return v->by_weight ? v->weight : v->n_samples;
 }
 
+static inline double view_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
 /* Events count different things: a view of several shows them apart. (apart.c)
  * From view_only on the view is as if it had the samples of that event alone (its rows and sums:
  * not view_next), until view_all. SP_NONE is an event that has no samples. */
