@@ -62,7 +62,6 @@ int format_raw(struct view *v, struct out *o, struct sp_err *err)
 	int r;
 	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
 		if ((v->n_read++ & 0xfff) == 0 && sp_stop_level() > 0) {
-			v->stopped = true;
 			r = 0;
 			break;
 		}

@@ -158,6 +158,19 @@ static uint32_t same_event(const struct view *v, const struct sp_spool_event *e)
 	return SP_NONE;
 }
 
+/* An event alone, after a blank line unless it is the first; old is the other spool's number of it.
+ */
+static int write_event(struct view *v, uint32_t event, uint32_t old, uint32_t n, struct out *out,
+		       struct sp_err *err)
+{
+	if (n)
+		out_char(out, '\n');
+	int status = view_only(v, event, err);
+	if (status >= 0 && v->before)
+		status = view_only(v->before, old, err);
+	return status < 0 ? status : v->opt->format->write(v, out, err);
+}
+
 /* Formats that show one event at a time: all of them, one after the other; for diff, those that
  * only the old spool has too. */
 static int write_events(struct view *v, struct out *out, struct sp_err *err)
@@ -166,27 +179,13 @@ static int write_events(struct view *v, struct out *out, struct sp_err *err)
 	uint32_t n = 0;
 	int status = 0;
 	for (uint32_t e = 0; status >= 0 && view_next_event(v, &e); e++) {
-		if (n++)
-			out_char(out, '\n');
-		status = view_only(v, e, err);
-		if (status >= 0 && before)
-			status = view_only(before, same_event(before, sp_spool_event(v->spool, e)),
-					   err);
-		if (status >= 0)
-			status = v->opt->format->write(v, out, err);
+		uint32_t old = before ? same_event(before, sp_spool_event(v->spool, e)) : SP_NONE;
+		status = write_event(v, e, old, n++, out, err);
 	}
 	for (uint32_t old = 0; before && status >= 0 && view_next_event(before, &old); old++) {
-		const struct sp_spool_event *e = sp_spool_event(before->spool, old);
-		uint32_t same = same_event(v, e), has = same;
-		if (same != SP_NONE && view_next_event(v, &has) && has == same)
-			continue; /* is shown */
-		if (n++)
-			out_char(out, '\n');
-		status = view_only(before, old, err);
-		if (status >= 0)
-			status = view_only(v, same, err);
-		if (status >= 0)
-			status = v->opt->format->write(v, out, err);
+		uint32_t same = same_event(v, sp_spool_event(before->spool, old)), has = same;
+		if (same == SP_NONE || !view_next_event(v, &has) || has != same)
+			status = write_event(v, same, old, n++, out, err);
 	}
 	view_all(v);
 	if (before)

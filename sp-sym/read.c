@@ -203,7 +203,6 @@ static int fetch(struct view *v, uint64_t *n_read, uint64_t end, struct sp_err *
 	int r = 0;
 	while (*n_read < end && (r = sp_spool_next(v->spool, &item->s, err)) > 0) {
 		if ((*n_read & 0xfff) == 0 && end == UINT64_MAX && sp_stop_level() > 0) {
-			v->stopped = true;
 			r = 0;
 			break;
 		}

@@ -140,7 +140,6 @@ struct view {
 	uint64_t first_ns, last_ns; /* of the samples that passed the sample filters */
 	bool by_weight;             /* what counts; see view_value */
 	const char *note;           /* what a format has to say about its output, or NULL */
-	bool stopped;               /* by a signal, before the end */
 
 	struct sp_map64 epoch_lanes; /* lane and epoch: a number */
 	uint32_t *shared; /* owned: by the spool's frame, index in frames + 1; 0 = not there yet */
