@@ -219,15 +219,6 @@ static void add_text(struct out *o, const struct texts *t, size_t i)
 	out_add(o, t->text.buf.data + t->at[i], t->at[i + 1] - t->at[i]);
 }
 
-/* Wall clock ns of a time on the samples' clock. */
-static uint64_t wall_ns(const struct view *v, uint64_t time_ns)
-{
-	const struct sp_spool_info *info = sp_spool_info(v->spool);
-	if (info->wall_ns)
-		return info->wall_ns + (time_ns - info->clock_ns);
-	return info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, time_ns) * 1000 : time_ns;
-}
-
 static int write_samples(struct view *v, struct out *o, const uint64_t *ids, struct sp_err *err)
 {
 	static const char time[] = ",\"time_ns\":", stack[] = ",\"stack_id\":",
@@ -240,10 +231,11 @@ static int write_samples(struct view *v, struct out *o, const uint64_t *ids, str
 	view_rewind(v);
 	while (r > 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
 		const struct view_row *row = &v->rows[s.row];
+		uint64_t wall_ns = view_wall_ns(v, s.time_ns);
 		out_add(o, begin.data, begin.len);
 		out_u64(o, s.seq);
 		out_add(o, time, sizeof time - 1);
-		out_u64(o, wall_ns(v, s.time_ns));
+		out_u64(o, wall_ns ? wall_ns : s.time_ns);
 		add_text(o, &t, row->task);
 		add_text(o, &t, t.events + row->event);
 		if (s.cpu == UINT32_MAX)

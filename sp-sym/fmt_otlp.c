@@ -29,12 +29,8 @@ struct otlp {
 
 static uint32_t string(struct otlp *p, const char *s)
 {
-	struct sp_buf clean = {0};
-	out_text_buf(&clean, s, strlen(s), 0);
-	uint32_t id = sp_intern_add(&p->strings, clean.len ? (const char *)clean.data : "",
-				    clean.len, NULL);
-	p->failed |= clean.failed || id == SP_NOT_FOUND;
-	sp_buf_deinit(&clean);
+	uint32_t id = out_text_intern(&p->strings, s);
+	p->failed |= id == SP_NOT_FOUND;
 	return id;
 }
 
@@ -163,14 +159,6 @@ static void add_stacks(struct otlp *p)
 	}
 }
 
-static uint64_t wall_of(const struct view *v, uint64_t time_ns)
-{
-	const struct sp_spool_info *info = sp_spool_info(v->spool);
-	if (info->wall_ns)
-		return info->wall_ns + (time_ns - info->clock_ns);
-	return info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, time_ns) * 1000 : 0;
-}
-
 /* Attributes of a task, packed: thread.id, thread.name, process.pid. */
 static void task_attributes(struct otlp *p, const struct view_task *t, struct sp_buf *out)
 {
@@ -214,11 +202,11 @@ static void add_profile(struct otlp *p, uint32_t event, bool weight)
 		proto_bytes(&p->msg, 4, p->sub.data, p->sub.len);
 		move_message(&profile, 2, &p->msg);
 	}
-	fixed64(&profile, 3, wall_of(v, v->first_ns));
+	fixed64(&profile, 3, view_wall_ns(v, v->first_ns));
 	proto_varint(&profile, 4, v->last_ns - v->first_ns);
 	value_type(p, &profile, 5, name, unit);
 	proto_varint(&profile, 6, n ? sum / n : 0);
-	uint64_t mixed = sp_mix64(wall_of(v, v->first_ns) ^ sp_mix64(event + 1)) ^ sum;
+	uint64_t mixed = sp_mix64(view_wall_ns(v, v->first_ns) ^ sp_mix64(event + 1)) ^ sum;
 	memcpy(id, &mixed, sizeof mixed);
 	proto_bytes(&profile, 7, id, sizeof id);
 	if (n)

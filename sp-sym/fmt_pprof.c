@@ -51,12 +51,8 @@ struct pprof {
 
 static uint64_t string(struct pprof *p, const char *s)
 {
-	struct sp_buf clean = {0};
-	out_text_buf(&clean, s, strlen(s), 0);
-	uint32_t id = sp_intern_add(&p->strings, clean.len ? (const char *)clean.data : "",
-				    clean.len, NULL);
-	p->o->buf.failed |= clean.failed || id == SP_NOT_FOUND;
-	sp_buf_deinit(&clean);
+	uint32_t id = out_text_intern(&p->strings, s);
+	p->o->buf.failed |= id == SP_NOT_FOUND;
 	return id;
 }
 
@@ -140,14 +136,8 @@ static bool emit_types(struct pprof *p)
 
 static void emit_times(struct pprof *p)
 {
-	const struct sp_spool_info *info = sp_spool_info(p->v->spool);
-	uint64_t first = p->v->first_ns;
-	uint64_t wall =
-		info->start_timestamp_us ? sp_spool_timestamp_us(p->v->spool, first) * 1000 : 0;
-	if (info->wall_ns)
-		wall = info->wall_ns + (first - info->clock_ns);
-	emit_number(p, P_TIME_NANOS, wall);
-	emit_number(p, P_DURATION_NANOS, p->v->last_ns - first);
+	emit_number(p, P_TIME_NANOS, view_wall_ns(p->v, p->v->first_ns));
+	emit_number(p, P_DURATION_NANOS, p->v->last_ns - p->v->first_ns);
 }
 
 /* The process with the most samples. */

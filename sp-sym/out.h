@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/table.h"
 
 struct out_gzip;
 struct iovec;
@@ -80,6 +81,8 @@ void out_text(struct out *o, const char *s, unsigned flags);
 /* Same for the first n bytes; and into a buffer. */
 void out_text_n(struct out *o, const char *s, size_t n, unsigned flags);
 void out_text_buf(struct sp_buf *b, const char *s, size_t n, unsigned flags);
+/* Same for a table of strings: its id there; SP_NOT_FOUND when memory ends. */
+uint32_t out_text_intern(struct sp_intern *strings, const char *s);
 
 /* A JSON string with its quotes (RFC 8259); invalid bytes and noncharacters become U+FFFD. */
 void out_json(struct out *o, const char *s);

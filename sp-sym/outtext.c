@@ -99,6 +99,17 @@ void out_text_n(struct out *o, const char *s, size_t n, unsigned flags)
 	sp_buf_deinit(&b);
 }
 
+uint32_t out_text_intern(struct sp_intern *strings, const char *s)
+{
+	struct sp_buf clean = {0};
+	out_text_buf(&clean, s, strlen(s), 0);
+	uint32_t id = clean.failed ? SP_NOT_FOUND
+				   : sp_intern_add(strings, clean.len ? (char *)clean.data : "",
+						   clean.len, NULL);
+	sp_buf_deinit(&clean);
+	return id;
+}
+
 static bool special_json(unsigned char c)
 {
 	return c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '<';

@@ -233,6 +233,15 @@ static inline const struct sp_spool_module *view_module(const struct view *v,
 	return f->module == SP_NONE ? NULL : sp_spool_module(v->spool, f->module);
 }
 
+/* Wall clock ns of a time on the samples' clock; 0 = the spool does not tell. */
+static inline uint64_t view_wall_ns(const struct view *v, uint64_t time_ns)
+{
+	const struct sp_spool_info *info = sp_spool_info(v->spool);
+	if (info->wall_ns)
+		return info->wall_ns + (time_ns - info->clock_ns);
+	return info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, time_ns) * 1000 : 0;
+}
+
 /* Does this sample pass --time, --pid, --tid, --comm and --event? (filter.c) */
 bool view_sample_passes(const struct view *v, const struct sp_spool_sample *s);
 /* TEXT of a filter against a name: a part of it, or a pattern of all of it with * and ?. */
