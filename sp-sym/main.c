@@ -17,6 +17,7 @@
 #include "base/sandbox.h"
 #include "base/stop.h"
 #include "command.h"
+#include "elf/archive.h"
 #include "exe.h"
 #include "unnamed.h"
 #include "view.h"
@@ -216,6 +217,8 @@ static int show(struct view *v, struct out *out, struct sp_err *err)
 		sp_warn("%s", sp_debuginfod_complaint());
 	if (command_complaint(v->opt->command))
 		sp_warn("%s", command_complaint(v->opt->command));
+	for (size_t i = 0; sp_archives_problem(v->opt->resolver.archives, i); i++)
+		sp_note("%s", sp_archives_problem(v->opt->resolver.archives, i));
 	if (v->note)
 		sp_note("%s", v->note);
 	say_empty(v);

@@ -92,9 +92,11 @@ static const struct sp_opt opts[] = {
 	[OPT_MIN_PERCENT] = {"min-percent", 'm', "P",
 			     "leave out what has less: it counts for its caller"},
 	[OPT_DEPTH] = {"depth", 'd', "N", "levels below the root that are shown"},
-	[OPT_LIMIT] = {"limit", 'n', "N", "lines of top; 0 = all (default 40)"},
-	[OPT_SORT] = {"sort", 0, "self|total", "order of top"},
-	[OPT_WIDTH] = {"width", 0, "N", "columns of top and tree (else the terminal's)"},
+	[OPT_LIMIT] = {"limit", 'n', "N",
+		       "lines of top (40), of each half of diff (20), files of lines (8);\n"
+		       "0 = all"},
+	[OPT_SORT] = {"sort", 0, "self|total", "order of top and diff"},
+	[OPT_WIDTH] = {"width", 0, "N", "columns of top, tree, diff and lines (else the terminal's)"},
 	[OPT_FOLLOW] = {"follow", 0, NULL,
 			"watch a recording that goes on: the view anew each second"},
 	[OPT_REQUIRE] = {"require", 0, "P%", "fail when fewer frames have names"},
@@ -139,11 +141,8 @@ static bool is_file(const char *path)
 
 static void add_archive(struct view_options *opt, const char *path)
 {
-	struct sp_archives **all = &opt->resolver.archives;
 	struct sp_err err;
-	if (!*all)
-		*all = sp_archives_new();
-	if (!*all || !sp_archives_add(*all, path)) {
+	if (!sp_archives_add(&opt->resolver.archives, path)) {
 		sp_err_nomem(&err);
 		sp_die(&err, NULL);
 	}
@@ -158,6 +157,18 @@ static void push_word(struct view_words *w, const char *word)
 		sp_die(&err, NULL);
 	}
 	*slot = word;
+}
+
+static void add_debug_dir(struct view_options *opt, const char *arg)
+{
+	struct sp_err err;
+	int tarball = sp_archives_is_tarball(arg, &err);
+	if (tarball < 0)
+		sp_warn("--debug-dir: %s", err.msg);
+	else if (tarball)
+		add_archive(opt, arg);
+	else
+		push_word(&opt->debug_dirs, arg);
 }
 
 static void push_ids(struct view_ids *ids, const char *option, const char *text)
@@ -231,10 +242,7 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 		opt->resolver.symfs = arg;
 		break;
 	case OPT_DEBUG_DIR:
-		if (is_file(arg))
-			add_archive(opt, arg);
-		else
-			push_word(&opt->debug_dirs, arg);
+		add_debug_dir(opt, arg);
 		break;
 	case OPT_PERF_MAPS:
 		set_perf_maps(opt, arg);
@@ -484,6 +492,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	opt->n_operands = (size_t)(n - 1);
 	if (opt->exe && opt->symbolizer)
 		sp_usage_error("--symbolizer has no meaning for --exe");
+	if (opt->exe && opt->resolver.archives)
+		sp_warn("--debug-dir: --exe looks into folders only, not into a tarball");
 	if (!opt->exe) {
 		if (opt->n_operands == 2 && !opt->diff && !strcmp(opt->format->name, "diff")) {
 			opt->diff = *opt->operands++;

@@ -16,11 +16,11 @@ _sp_sym() {
 	--debuginfod) words="auto never cache" ;;
 	--perf-maps) words="marked none any last" ;;
 	--stats) words=json ;;
-	-o | --output | --exe | --diff)
+	-o | --output | --exe | --diff | --debug-dir)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--symfs | --debug-dir | --path-map | --perf-map-dir)
+	--symfs | --path-map | --perf-map-dir)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;

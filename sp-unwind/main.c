@@ -74,11 +74,8 @@ static void say(int level, const char *path, const char *what)
 
 static void add_archive(struct arguments *a, const char *path)
 {
-	struct sp_archives **all = &a->run.modules.find.archives;
 	struct sp_err err;
-	if (!*all)
-		*all = sp_archives_new();
-	if (!*all || !sp_archives_add(*all, path)) {
+	if (!sp_archives_add(&a->run.modules.find.archives, path)) {
 		sp_err_nomem(&err);
 		sp_die(&err, NULL);
 	}
@@ -87,15 +84,18 @@ static void add_archive(struct arguments *a, const char *path)
 static void add_debug_dir(struct arguments *a, const char *arg)
 {
 	struct un_modules_options *m = &a->run.modules;
-	struct stat st;
-	if (stat(arg, &st) == 0 && S_ISREG(st.st_mode)) {
+	struct sp_err err;
+	int tarball = sp_archives_is_tarball(arg, &err);
+	if (tarball < 0) {
+		sp_warn("--debug-dir: %s", err.msg);
+	} else if (tarball) {
 		add_archive(a, arg);
-		return;
-	}
-	if (m->debug_dirs.n == MAX_LISTED)
+	} else if (m->debug_dirs.n < MAX_LISTED) {
+		a->debug_dirs[m->debug_dirs.n++] = arg;
+		m->find.n_debug_dirs = m->debug_dirs.n;
+	} else {
 		sp_usage_error("--debug-dir: more than %d", MAX_LISTED);
-	a->debug_dirs[m->debug_dirs.n++] = arg;
-	m->find.n_debug_dirs = m->debug_dirs.n;
+	}
 }
 
 static void parse(struct arguments *a, int argc, char **argv)

@@ -7,11 +7,11 @@ _sp_unwind() {
 	[[ $prev == "=" ]] && ((COMP_CWORD >= 2)) && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	compopt -o filenames 2>/dev/null
 	case $prev in
-	-o | --output | --dump-cfi)
+	-o | --output | --dump-cfi | --debug-dir)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--symfs | --debug-dir | --path-map)
+	--symfs | --path-map)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		return
 		;;

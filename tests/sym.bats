@@ -564,6 +564,28 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 	cmp out right
 }
 
+@test "--debug-dir: what is neither a folder nor a tarball is said, by both tools" {
+	mkdir folder
+	echo text >text
+	mkfifo fifo
+	touch packed
+	tar cf tarball text
+	for given in folder:"" tarball:"" nowhere:"cannot open nowhere: No such file or directory" \
+		text:"text is neither a folder nor a tarball" packed:"packed is neither a folder nor a tarball" \
+		fifo:"cannot read fifo: not a regular file"; do
+		sym 0 -q --debug-dir="${given%%:*}" "$HOSTILE"
+		"$TOP/tests/make-hostile" | sp-unwind -q --debug-dir="${given%%:*}" 2>log >/dev/null || true
+		if [ "${given#*:}" ]; then
+			holds "$(cat err)" "sp-sym: --debug-dir: ${given#*:}"
+			holds "$(cat log)" "sp-unwind: --debug-dir: ${given#*:}"
+		else
+			equal "$(cat err log)" ""
+		fi
+	done
+	sym 0 --debug-dir=tarball --exe "$SP_PROG/chain-pie" 0
+	holds "$(cat err)" "--exe looks into folders only"
+}
+
 # The program of the next two tests has no build-id; named OPTION… wants the names of right.
 named() { # OPTION…
 	sym 0 -f folded "$@" p.spool

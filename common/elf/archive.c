@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -35,14 +37,6 @@ struct sp_archives {
 
 static const char *const known_names[] = {"elf", "vdso", "kallsyms"};
 
-struct sp_archives *sp_archives_new(void)
-{
-	struct sp_archives *a = calloc(1, sizeof *a);
-	if (a)
-		pthread_mutex_init(&a->lock, NULL);
-	return a;
-}
-
 void sp_archives_free(struct sp_archives *a)
 {
 	if (!a)
@@ -57,8 +51,14 @@ void sp_archives_free(struct sp_archives *a)
 	free(a);
 }
 
-bool sp_archives_add(struct sp_archives *a, const char *path)
+bool sp_archives_add(struct sp_archives **all, const char *path)
 {
+	struct sp_archives *a = *all ? *all : calloc(1, sizeof *a);
+	if (!a)
+		return false;
+	if (!*all)
+		pthread_mutex_init(&a->lock, NULL);
+	*all = a;
 	char *copy = strdup(path);
 	struct tarball *t = copy ? SP_PUSH(&a->tarballs, &a->n_tarballs, &a->cap_tarballs) : NULL;
 	if (!t) {
@@ -307,6 +307,27 @@ static int unpack_tarball(struct sp_archives *a, const char *path, struct sp_err
 	free(u);
 	sp_map_file_close(&map);
 	return rc;
+}
+
+int sp_archives_is_tarball(const char *path, struct sp_err *err)
+{
+	uint8_t head[BLOCK];
+	struct stat st;
+	if (stat(path, &st) < 0 || (S_ISDIR(st.st_mode) && access(path, X_OK) < 0))
+		return sp_err_errno(err, "cannot open %s", path);
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	int fd = sp_file_open(path, 0, err);
+	if (fd < 0)
+		return fd;
+	ssize_t n = sp_fd_read(fd, head, sizeof head, err);
+	close(fd);
+	if (n < 0)
+		return (int)n;
+	if ((n >= 4 && !memcmp(head, "BZh", 3)) || (n == BLOCK && header_holds(head)))
+		return 1;
+	return sp_err_set(err, SP_ERR_INVALID, 0,
+			  "%s is neither a folder nor a tarball of perf archive", path);
 }
 
 /* --- asking --- */

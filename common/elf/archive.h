@@ -17,11 +17,15 @@
 
 struct sp_archives;
 
-struct sp_archives *sp_archives_new(void); /* NULL: no memory */
 void sp_archives_free(struct sp_archives *a);
 
-/* Ask this tarball too, after the others: tar packed by bzip2, or plain. false: no memory. */
-bool sp_archives_add(struct sp_archives *a, const char *path);
+/* Ask this tarball too, after the others: tar packed by bzip2, or plain. *a is made for the first
+ * one, when it is NULL. false: no memory. */
+bool sp_archives_add(struct sp_archives **a, const char *path);
+
+/* What a user gave as a folder of debug files: 1 when it is a tarball, by its first bytes, 0 when it
+ * is a folder; else why it is neither. */
+int sp_archives_is_tarball(const char *path, struct sp_err *err);
 
 /* The file of a build-id, name being "elf", "vdso" or "kallsyms": 1 and its bytes, which live as
  * long as a; 0: no tarball has it, and why (left alone otherwise) names one that could not be read

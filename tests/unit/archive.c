@@ -112,8 +112,8 @@ static const char *ask(struct sp_archives *a, const char *hex, size_t pad_to, co
 
 static void test_members(const char *path, const char *what)
 {
-	struct sp_archives *a = sp_archives_new();
-	sp_archives_add(a, path);
+	struct sp_archives *a = NULL;
+	sp_archives_add(&a, path);
 	printf("# %s\n", what);
 	tap_str(ask(a, ID_A, 0, "elf"), "the program", "a program is found by its build-id");
 	tap_str(ask(a, ID_A, 0, "kallsyms"), "ffffffff81000000 T _text\n", "the kernel's symbols too");
@@ -132,8 +132,8 @@ static void test_cuts(const struct sp_buf *packed, size_t step, const char *what
 	bool wrong = false, silent = false;
 	size_t found = 0;
 	for (size_t n = 0; n < packed->len - (packed->data[0] == 'B' ? 0 : 1024); n += step) {
-		struct sp_archives *a = sp_archives_new();
-		sp_archives_add(a, write_file("cut", packed->data, n));
+		struct sp_archives *a = NULL;
+		sp_archives_add(&a, write_file("cut", packed->data, n));
 		const char *got = ask(a, ID_A, 0, "elf");
 		found += *got != '\0';
 		wrong |= *got && strcmp(got, "the program") != 0;
@@ -163,9 +163,9 @@ int main(void)
 	test_cuts(&tar, 61, "a cut tarball gives whole files only");
 	test_cuts(&packed, 1, "a cut bzip2 stream gives whole files only");
 
-	struct sp_archives *a = sp_archives_new();
-	sp_archives_add(a, "/nonexistent.tar.bz2");
-	sp_archives_add(a, write_file("good", tar.data, tar.len));
+	struct sp_archives *a = NULL;
+	sp_archives_add(&a, "/nonexistent.tar.bz2");
+	sp_archives_add(&a, write_file("good", tar.data, tar.len));
 	tap_str(ask(a, ID_A, 0, "elf"), "the program", "the second tarball is asked after a bad first");
 	tap_str(ask(a, ID_B "09", 0, "elf"), "", "an id that begins like another one is another one");
 	tap_ok(strstr(why, "nonexistent") != NULL, "the reason names the bad one");
@@ -176,18 +176,24 @@ int main(void)
 	struct sp_buf liar = {0};
 	put_header(&liar, NULL, "x/" ID_A "/elf", '0', 017777777777U);
 	sp_buf_zero(&liar, 1024);
-	a = sp_archives_new();
-	sp_archives_add(a, write_file("liar", liar.data, liar.len));
+	a = NULL;
+	sp_archives_add(&a, write_file("liar", liar.data, liar.len));
 	tap_str(ask(a, ID_A, 0, "elf"), "", "a file that claims 2 GiB is not taken");
 	tap_ok(strstr(why, "MiB") != NULL, "for its size");
 	sp_archives_free(a);
 
 	tar.data[600] ^= 1;
-	a = sp_archives_new();
-	sp_archives_add(a, write_file("flip", tar.data, tar.len));
+	a = NULL;
+	sp_archives_add(&a, write_file("flip", tar.data, tar.len));
 	tap_str(ask(a, ID_A, 0, "elf"), "", "a header with a wrong sum ends it");
 	tap_ok(strstr(why, "damaged") != NULL, "and this is told");
 	sp_archives_free(a);
+
+	const char *good = write_file("good", packed.data, packed.len);
+	tap_ok(sp_archives_is_tarball(good, NULL) == 1, "a packed tarball is one");
+	tap_ok(sp_archives_is_tarball(dir, NULL) == 0, "a folder is none");
+	const char *part = write_file("flip", tar.data, 511);
+	tap_ok(sp_archives_is_tarball(part, NULL) == SP_ERR_INVALID, "less than a block is neither");
 
 	for (const char *const *f = (const char *const[]){"plain.tar", "one.tar.bz2", "two.tar.bz2",
 							  "cut", "good", "liar", "flip", NULL};
