@@ -42,6 +42,8 @@ def need(condition, text):
 class Pprof:
     """profile.proto, from its wire format."""
 
+    HAS_FIXED = False  # fields of eight bytes
+
     def __init__(self, data):
         self.strings, self.functions, self.locations, self.mappings = [], {}, {}, {}
         self.types, self.samples, self.numbers, self.period_type = [], [], {}, None
@@ -97,7 +99,9 @@ class Pprof:
         at = 0
         while at < len(data):
             key, at = self.varint(data, at)
-            if key & 7 == 0:
+            if key & 7 == 1 and self.HAS_FIXED:
+                value, at = struct.unpack_from("<Q", data, at)[0], at + 8
+            elif key & 7 == 0:
                 value, at = self.varint(data, at)
             else:
                 need(key & 7 == 2, "a wire type of its own")
@@ -142,27 +146,14 @@ class Pprof:
 class Otlp(Pprof):
     """ProfilesData of opentelemetry-proto 1.45, package v1development, from its wire format."""
 
+    HAS_FIXED = True
+
     def __init__(self, data):
         top = self.message(data)
         d = self.message(top[2][0])
         self.strings = [s.decode("utf-8") for s in d[5]]
         self.tables = {n: [self.message(x) for x in d[n]] for n in (1, 2, 3, 4, 6, 7)}
         self.profiles = [self.message(x) for x in self.message(self.message(top[1][0])[2][0])[2]]
-
-    def fields(self, data):
-        at = 0
-        while at < len(data):
-            key, at = self.varint(data, at)
-            if key & 7 == 1:
-                value, at = struct.unpack_from("<Q", data, at)[0], at + 8
-            elif key & 7 == 0:
-                value, at = self.varint(data, at)
-            else:
-                need(key & 7 == 2, "a wire type of its own")
-                size, at = self.varint(data, at)
-                value, at = data[at:at + size], at + size
-                need(len(value) == size, "a cut message")
-            yield key >> 3, value
 
     def at(self, table, index, what):
         need(0 < index < len(self.tables[table]), "no such " + what)
