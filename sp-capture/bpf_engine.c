@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef SP_NO_BPF
@@ -25,6 +24,7 @@
 #include "base/cli.h"
 #include "bpf/record.h"
 #include "events.h"
+#include "kernel.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -223,7 +223,6 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[200],
 		struct sp_err *err)
 {
-	libbpf_set_print(say);
 	b->skel = capture_bpf__open();
 	if (!b->skel)
 		return explain(-errno, cure, err);
@@ -261,6 +260,7 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 	b->reader = b->writers = MAP_FAILED;
 	b->epoll_fd = -1;
 	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	libbpf_set_print(say);
 	find_lacks(b, want->off_cpu);
 	rc = load(b, want, cure, err);
 	if (rc < 0) {
@@ -349,9 +349,7 @@ void cap_bpf_untarget(struct cap_bpf *b, int32_t id)
 
 void cap_bpf_switch(struct cap_bpf *b, bool on)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	uint64_t now = cap_now_ns();
 	if (on)
 		b->since_ns = now;
 	__atomic_store_n(&b->skel->data->spb_since_ns, on ? now : UINT64_MAX, __ATOMIC_RELAXED);

@@ -40,7 +40,7 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 		 struct sp_err *err);
 void cap_bpf_close(struct cap_bpf *b);
 
-/* What of newer kernels is missing here, for --check and -v; "" when all is there. Static. */
+/* What of newer kernels is missing here, for --check; "" when all is there. Static. */
 const char *cap_bpf_lacks(const struct cap_bpf *b);
 
 /* Sample by a perf event that has no ring. cookie: marks this event's own samples; those of events
