@@ -46,9 +46,10 @@ static struct cap_wait_slot *get(struct cap_waits *w, int32_t tid)
 	struct cap_wait_slot *slot = find(w, tid);
 	if (slot)
 		return slot;
-	size_t at = 0;
+	size_t at = w->first_free;
 	while (at < w->n && w->slots[at].tid)
 		at++;
+	w->first_free = at;
 	if ((at == w->n && !SP_PUSH(&w->slots, &w->n, &w->cap)) ||
 	    !sp_map64_put(&w->by_tid, (uint32_t)tid, (uint32_t)at))
 		return NULL;
@@ -177,6 +178,9 @@ void cap_waits_forget(struct cap_emit *e, int32_t tid)
 		return;
 	emit_pending(e, slot, NULL, NULL, 0);
 	slot_clear(&e->waits, slot);
+	size_t at = (size_t)(slot - e->waits.slots);
+	if (at < e->waits.first_free)
+		e->waits.first_free = at;
 }
 
 void cap_waits_flush(struct cap_emit *e)

@@ -32,6 +32,7 @@ struct cap_waits {
 	struct sp_map64 by_tid;
 	struct cap_wait_slot *slots; /* owned */
 	size_t n, cap, bytes;
+	size_t first_free; /* no slot below it is free */
 	uint64_t n_bare; /* waits without a user stack */
 };
 
