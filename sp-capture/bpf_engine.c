@@ -54,6 +54,7 @@ struct cap_bpf {
 	int epoll_fd; /* owned */
 	uint32_t lacks;
 	bool after; /* stacks after long waits */
+	bool plain; /* the programs without callbacks: bpf/capture.bpf.c */
 	bool has_state_arg;
 	uint64_t since_ns; /* switched on */
 };
@@ -199,15 +200,21 @@ static size_t ring_size(size_t asked, size_t page_bytes)
 	return size;
 }
 
+static struct bpf_program *on_cpu(const struct cap_bpf *b)
+{
+	return b->plain ? b->skel->progs.on_cpu_plain : b->skel->progs.on_cpu;
+}
+
 static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 {
 	struct capture_bpf *k = b->skel;
-	struct bpf_program *programs[] = {k->progs.off_switch, k->progs.off_waking,
-					  k->progs.off_fork, k->progs.off_exec};
+	struct bpf_program *programs[] = {b->plain ? k->progs.off_switch_plain
+						   : k->progs.off_switch,
+					  k->progs.off_waking, k->progs.off_fork,
+					  k->progs.off_exec};
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
 	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
-	b->after = !(b->lacks & SPB_TASK_WORK) && want->min_ns >= AFTER_MIN_NS;
 	k->rodata->spb_min_ns = want->min_ns;
 	k->rodata->spb_by_thread = want->by_thread;
 	k->rodata->spb_follow = want->follow;
@@ -236,6 +243,9 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	if (b->lacks & SPB_DYNPTR)
 		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
 					 (uint32_t)want->n_cpus_avail * 2);
+	b->after = want->off_cpu && !(b->lacks & SPB_TASK_WORK) && want->min_ns >= AFTER_MIN_NS;
+	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
+	bpf_program__set_autoload(on_cpu(b), true);
 	if (want->off_cpu)
 		set_off_cpu(b, want);
 	struct rlimit fds;
@@ -291,7 +301,7 @@ void cap_bpf_close(struct cap_bpf *b)
 
 int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err)
 {
-	int prog = bpf_program__fd(b->skel->progs.on_cpu);
+	int prog = bpf_program__fd(on_cpu(b));
 	if (cookie && !(b->lacks & SPB_COOKIE)) {
 		struct bpf_link_create_opts opts = {.sz = sizeof opts,
 						    .perf_event.bpf_cookie = cookie};

@@ -3,7 +3,9 @@
  * on_cpu hangs on perf events, the programs of off_cpu.h on the scheduler's tracepoints. Kernels
  * lack what they lack: every newer helper has a branch beside it that does without;
  * bpf_core_enum_value_exists() becomes a constant at load time, and the verifier drops the branch
- * that cannot be taken. */
+ * that cannot be taken. But a callback's address is an instruction that Linux before 5.13 refuses
+ * even in such a branch: what calls bpf_find_vma or schedules task work is there a second time
+ * without (plain), as a program of its own. */
 #include "kernel.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
@@ -16,6 +18,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #ifndef barrier_var
 #define barrier_var(var) asm volatile("" : "=r"(var) : "0"(var))
 #endif
+#define KSTACK_BYTES 16384u
 #define PAGE 4096u
 #define PAGES (SPB_MAX_STACK / PAGE + 1)
 #define SCRATCH_STACK (64u << 10)
@@ -25,7 +28,6 @@ const volatile __u32 spb_without = 0;
 const volatile __u32 spb_max_stack = SPB_MAX_STACK;
 const volatile __u32 spb_kernel = 0;           /* kernel chains too */
 const volatile __u64 spb_wake_bytes = 0;       /* a ring that holds so much wakes its reader */
-const volatile __u32 spb_kstack_bytes = 16384; /* where bpf_task_pt_regs is missing */
 
 __u32 spb_woken = 0; /* set here, cleared by the reader */
 __u64 spb_lost[SPB_MAX_CPUS] = {0};
@@ -89,9 +91,9 @@ static __always_inline bool user_regs(struct regs *out)
 	} else {
 		struct task_struct *t = (struct task_struct *)bpf_get_current_task();
 #if defined(__TARGET_ARCH_arm64)
-		from = BPF_CORE_READ(t, stack) + spb_kstack_bytes - 16 - sizeof *out;
+		from = BPF_CORE_READ(t, stack) + KSTACK_BYTES - 16 - sizeof *out;
 #else
-		from = BPF_CORE_READ(t, stack) + spb_kstack_bytes - sizeof *out;
+		from = BPF_CORE_READ(t, stack) + KSTACK_BYTES - sizeof *out;
 #endif
 	}
 	return bpf_probe_read_kernel(out, sizeof *out, from) == 0;
@@ -171,16 +173,26 @@ static __always_inline __u64 stack_end(struct task_struct *t, __u32 tid, __u64 s
 	return e.hi;
 }
 
-/* Bytes to copy of a stack, and the flag for it. */
-static __noinline __u32 stack_size(struct spb_sample *s, struct task_struct *t, __u64 sp)
+/* Bytes to copy of a stack that ends there (0: not known), and the flag for it. */
+static __always_inline __u32 size_to(struct spb_sample *s, __u64 end, __u64 sp)
 {
-	__u64 end = stack_end(t, s->tid, sp);
 	__u64 n = end ? end - sp : UNKNOWN_STACK;
 	if (end && n <= spb_max_stack)
 		s->flags |= SPB_CLIPPED;
 	if (n > spb_max_stack)
 		n = spb_max_stack;
 	return n > SPB_MAX_STACK ? SPB_MAX_STACK : (__u32)n;
+}
+
+static __noinline __u32 size_by_vma(struct spb_sample *s, struct task_struct *t, __u64 sp)
+{
+	return size_to(s, stack_end(t, s->tid, sp), sp);
+}
+
+static __always_inline __u32 stack_size(struct spb_sample *s, struct task_struct *t, __u64 sp,
+					bool plain)
+{
+	return plain ? size_to(s, 0, sp) : size_by_vma(s, t, sp);
 }
 
 /* --- writing --- */
@@ -337,8 +349,7 @@ static __always_inline struct work *begin(__u32 kind)
 
 /* --- on the CPU --- */
 
-SEC("perf_event")
-int on_cpu(struct perf_context *ctx)
+static __always_inline int sample(struct perf_context *ctx, bool plain)
 {
 	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
 	__u32 size = 0;
@@ -360,8 +371,20 @@ int on_cpu(struct perf_context *ctx)
 	}
 	if (BPF_CORE_READ(t, mm) && !(BPF_CORE_READ(t, flags) & PF_KTHREAD) && user_regs(&w->r)) {
 		put_regs(w);
-		size = stack_size(&w->s, t, REGS_SP(&w->r));
+		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
 	}
 	put(w, size);
 	return 0;
+}
+
+SEC("?perf_event")
+int on_cpu(struct perf_context *ctx)
+{
+	return sample(ctx, false);
+}
+
+SEC("?perf_event")
+int on_cpu_plain(struct perf_context *ctx)
+{
+	return sample(ctx, true);
 }

@@ -101,14 +101,14 @@ static __always_inline bool in_interrupt(void)
 	__u64 here = 0;
 	void *frame = &here;
 	bpf_probe_read_kernel(&here, sizeof here, &frame);
-	if (here - (__u64)BPF_CORE_READ(t, stack) >= spb_kstack_bytes)
+	if (here - (__u64)BPF_CORE_READ(t, stack) >= KSTACK_BYTES)
 		return true;
 	if (BPF_CORE_READ(t, flags) & PF_KTHREAD)
 		return false;
 	const struct regs *user =
 		HAS(task_pt_regs, SPB_TASK_REGS)
 			? (void *)bpf_task_pt_regs(bpf_get_current_task_btf())
-			: BPF_CORE_READ(t, stack) + spb_kstack_bytes - sizeof(struct regs);
+			: BPF_CORE_READ(t, stack) + KSTACK_BYTES - sizeof(struct regs);
 	bpf_probe_read_kernel(&here, sizeof here, &user->orig_ax);
 	return (__s64)here < 0;
 #endif
@@ -145,13 +145,13 @@ static __always_inline __u32 state_of(__u64 *ctx, struct task_struct *t)
 	return (__u32)BPF_CORE_READ((struct task_struct___old *)t, state);
 }
 
-static __always_inline void put_stack(struct work *w, struct task_struct *t)
+static __always_inline void put_stack(struct work *w, struct task_struct *t, bool plain)
 {
 	__u32 size = 0;
 	if (user_regs(&w->r)) {
 		put_regs(w);
 		w->s.ip = REGS_IP(&w->r);
-		size = stack_size(&w->s, t, REGS_SP(&w->r));
+		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
 	}
 	put(w, size);
 }
@@ -241,7 +241,8 @@ static __always_inline void end_by_switch(struct spb_wait *wait, struct task_str
 	}
 }
 
-static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 now)
+static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 now,
+					bool plain)
 {
 	__u32 tid = t->pid;
 	__u32 state = state_of(ctx, t);
@@ -273,7 +274,7 @@ static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 
 		return;
 	w->s.time_ns = now;
 	w->s.id = now;
-	put_stack(w, t);
+	put_stack(w, t, plain);
 }
 
 static int on_resume(struct bpf_map *map, void *key, void *value)
@@ -282,7 +283,7 @@ static int on_resume(struct bpf_map *map, void *key, void *value)
 	fill(&r->w, SPB_STACK);
 	r->w.s.period = r->since_ns;
 	r->since_ns = 0;
-	put_stack(&r->w, bpf_get_current_task_btf());
+	put_stack(&r->w, bpf_get_current_task_btf(), false);
 	return 0;
 }
 
@@ -301,7 +302,7 @@ static __always_inline void want_stack(struct task_struct *t, __u32 tid, __u64 n
 		r->since_ns = 0;
 }
 
-static __always_inline void switch_in(struct task_struct *t, __u64 now)
+static __always_inline void switch_in(struct task_struct *t, __u64 now, bool plain)
 {
 	__u32 tid = t->pid;
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
@@ -316,12 +317,11 @@ static __always_inline void switch_in(struct task_struct *t, __u64 now)
 		w->s.n_kernel = n > 0 ? (__u32)n / 8 : 0;
 	}
 	put(w, 0);
-	if (spb_after && &bpf_task_work_schedule_resume_impl != 0)
+	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0)
 		want_stack(t, tid, now);
 }
 
-SEC("?tp_btf/sched_switch")
-int off_switch(__u64 *ctx)
+static __always_inline int switched(__u64 *ctx, bool plain)
 {
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
@@ -329,10 +329,22 @@ int off_switch(__u64 *ctx)
 	if (spb_since_ns > now)
 		return 0;
 	if (is_target(prev))
-		switch_out(ctx, prev, now);
+		switch_out(ctx, prev, now, plain);
 	if (is_target(next) && !(spb_without & SPB_SWITCHES && now & 1024))
-		switch_in(next, now);
+		switch_in(next, now, plain);
 	return 0;
+}
+
+SEC("?tp_btf/sched_switch")
+int off_switch(__u64 *ctx)
+{
+	return switched(ctx, false);
+}
+
+SEC("?tp_btf/sched_switch")
+int off_switch_plain(__u64 *ctx)
+{
+	return switched(ctx, true);
 }
 
 /* Who wakes it; an interrupt is nobody: whom it interrupted has no part in it. */

@@ -28,7 +28,7 @@
 	4u /* bpf_find_vma, Linux 5.17: else the stack is copied until a page is missing */
 #define SPB_TASK_REGS                                                                              \
 	8u /* bpf_task_pt_regs, Linux 5.15: else they are looked for at the stack's top */
-#define SPB_TASK_WORK 16u /* bpf_task_work_schedule_resume_impl, Linux 6.18: see spb_hold */
+#define SPB_TASK_WORK 16u /* bpf_task_work_schedule_resume_impl, Linux 6.18: see spb_after */
 
 #define SPB_COOKIE                                                                                 \
 	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
