@@ -227,7 +227,7 @@ static void test_python(void)
 	struct sp_err err = {0};
 	frames_t f;
 	char runtime[300];
-	build_run("sed 's/work/_PyEval_EvalFrameDefault/g' a.c >p.c && "
+	build_run("sed s,work,_PyEval_EvalFrameDefault,g a.c >p.c && "
 		  "gcc -O1 -g -o python3.12 p.c");
 	snprintf(runtime, sizeof runtime, "%s", in_build("python3.12"));
 	struct sp_elf e;
