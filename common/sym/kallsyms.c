@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sym/kallsyms.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,8 +276,6 @@ int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, u
 	return add(k, walk(text, size, true, delta), err);
 }
 
-#define NEAR_LINES 4096 /* that may lie between two symbols that count */
-
 static const char *line_behind(const char *p, const char *end)
 {
 	const char *eol = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
@@ -289,6 +288,26 @@ static const char *line_before(const char *text, const char *p)
 	const char *eol = p - text > 1 ? memrchr(text, '\n', (size_t)(p - 1 - text)) : NULL;
 	return eol ? eol + 1 : text;
 }
+
+uint64_t sp_kallsyms_address(const char *text, size_t size, const char *name)
+{
+	char tail[64];
+	struct line l;
+	int n = snprintf(tail, sizeof tail, " T %s\n", name);
+	if (n <= 0 || (size_t)n >= sizeof tail || !size)
+		return 0;
+	const char *found = memmem(text, size, tail, (size_t)n);
+	const char *p = found ? line_before(text, found) : NULL;
+	return p && parse_address(&p, found, &l) && p == found ? l.addr : 0;
+}
+
+bool sp_kallsyms_needs(const struct sp_kallsyms *k, uint64_t addr)
+{
+	size_t i = first_from(k, addr);
+	return i < k->n && k->needed[i] == addr;
+}
+
+#define NEAR_LINES 4096 /* that may lie between two symbols that count */
 
 /* The first line whose address is above addr; NULL when a line has no address. */
 static const char *first_above(const char *text, const char *end, uint64_t addr)

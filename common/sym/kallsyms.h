@@ -49,6 +49,12 @@ int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, u
 int sp_kallsyms_add_sorted(struct sp_kallsyms *k, const char *text, size_t size, uint64_t first,
 			   struct sp_err *err);
 
+/* Whether the address is one of the needed ones. */
+bool sp_kallsyms_needs(const struct sp_kallsyms *k, uint64_t addr);
+
+/* Where a text says that a symbol of type T is; 0 when it does not. */
+uint64_t sp_kallsyms_address(const char *text, size_t size, const char *name);
+
 struct sp_kernel_symbol {
 	const char *name, *module; /* module without brackets, or NULL; valid until deinit */
 	uint64_t start;

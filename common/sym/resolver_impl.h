@@ -133,7 +133,6 @@ struct sp_resolver {
 	uint8_t *stale; /* owned: by result, whether it is to be tried again */
 	size_t n_stale, stale_cap;
 	uint64_t *kernel_addresses; /* owned: what kallsyms was read for */
-	size_t n_kernel_addresses;
 
 	struct res_group *groups; /* owned */
 	size_t n_groups, groups_cap;

@@ -1,7 +1,5 @@
 /* Kernel symbols: those that travel with the spool, else the running kernel's when it is the one
  * that was recorded, else those that perf kept of that build, else System.map. */
-#define _GNU_SOURCE
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,38 +13,9 @@
 #define OBJECT_KALLSYMS 4 /* stream.md: embedded object kinds */
 #define KALLSYMS_MAX ((size_t)256 << 20)
 
-/* The address of a symbol in the text, 0: none. */
-static uint64_t symbol_in(const char *text, size_t size, const char *name)
-{
-	char tail[40];
-	int n = snprintf(tail, sizeof tail, " T %s\n", name);
-	const char *p = n > 0 && size ? memmem(text, size, tail, (size_t)n) : NULL;
-	if (!p || p - text < 16)
-		return 0;
-	uint64_t addr = 0;
-	for (const char *c = p - 16; c < p; c++) {
-		unsigned low = (unsigned char)*c | 0x20;
-		if (low >= '0' && low <= '9')
-			addr = addr << 4 | (low - '0');
-		else if (low >= 'a' && low <= 'f')
-			addr = addr << 4 | (low - 'a' + 10);
-		else
-			return 0;
-	}
-	return addr;
-}
-
-/* Whether the text has a symbol of that name at that address. */
-static bool has_symbol(const struct sp_buf *text, const char *name, uint64_t addr)
-{
-	char line[64];
-	int n = snprintf(line, sizeof line, "%016" PRIx64 " T %s\n", addr, name);
-	return n > 0 && memmem(text->data, text->len, line, (size_t)n);
-}
-
 /* A recording that does not say its boot: the kernel's release and where its code begins must be
  * this one's. Where both agree, so do the symbols. */
-static bool is_this_kernel(const struct sp_resolver *r, const struct sp_buf *text)
+static bool is_this_kernel(const struct sp_resolver *r, const char *text, size_t size)
 {
 	struct utsname u;
 	const char *release = res_info(r)->osrelease;
@@ -59,7 +28,8 @@ static bool is_this_kernel(const struct sp_resolver *r, const struct sp_buf *tex
 	for (uint32_t i = 0; i < res_n_modules(r); i++) {
 		const struct sp_spool_module *m = res_module(r, i);
 		if (m->is_kernel && m->start &&
-		    (has_symbol(text, "_text", m->start) || has_symbol(text, "_stext", m->start)))
+		    (m->start == sp_kallsyms_address(text, size, "_text") ||
+		     m->start == sp_kallsyms_address(text, size, "_stext")))
 			return true;
 	}
 	return false;
@@ -83,12 +53,11 @@ static int read_copy(struct sp_resolver *r, const char *name, struct sp_err *err
 	struct sp_map_file m;
 	if (!name[0] || !sp_cachedir_map(r->options.cache, name, &m))
 		return 0;
-	const struct sp_buf text = {.data = (uint8_t *)(uintptr_t)m.data, .len = m.size};
-	const char *from = (const char *)m.data;
-	uint64_t first = symbol_in(from, m.size, "_text");
+	const char *text = (const char *)m.data;
+	uint64_t first = sp_kallsyms_address(text, m.size, "_text");
 	int rc = 0;
-	if (first && is_this_kernel(r, &text))
-		rc = sp_kallsyms_add_sorted(&r->kallsyms, from, m.size, first, err);
+	if (first && is_this_kernel(r, text, m.size))
+		rc = sp_kallsyms_add_sorted(&r->kallsyms, text, m.size, first, err);
 	sp_map_file_close(&m);
 	return rc;
 }
@@ -105,19 +74,17 @@ static int read_own(struct sp_resolver *r, struct sp_err *err)
 	rc = sp_file_read("/proc/kallsyms", KALLSYMS_MAX, &text, &why);
 	if (rc < 0)
 		snprintf(r->kernel_problem, sizeof r->kernel_problem, "%.199s", why.msg);
-	else if (!is_this_kernel(r, &text))
+	else if (!is_this_kernel(r, (const char *)text.data, text.len))
 		snprintf(r->kernel_problem, sizeof r->kernel_problem,
 			 "no kernel symbols were recorded, and this is not the same kernel");
 	else
 		rc = sp_kallsyms_add(&r->kallsyms, (const char *)text.data, text.len, err);
 	/* Hidden addresses are not worth keeping. */
-	if (rc >= 0 && name[0] && symbol_in((const char *)text.data, text.len, "_text"))
+	if (rc >= 0 && name[0] && sp_kallsyms_address((const char *)text.data, text.len, "_text"))
 		sp_cachedir_write(r->options.cache, name, text.data, text.len);
 	sp_buf_deinit(&text);
 	return rc == SP_ERR_NOMEM ? rc : 0;
 }
-
-
 
 /* perf record keeps the kernel's symbols beside the files of a recording, and perf archive packs
  * them: DIR/.build-id/xx/yyyy/kallsyms. They are of some boot; the mapping says where the code
@@ -126,8 +93,9 @@ static int read_cached_text(struct sp_resolver *r, const struct sp_spool_module 
 			    const char *text, size_t size, bool exact, struct sp_err *err)
 {
 	const char *name = strrchr(m->path, ']');
-	uint64_t there =
-		name && name[1] && size <= KALLSYMS_MAX ? symbol_in(text, size, name + 1) : 0;
+	uint64_t there = name && name[1] && size <= KALLSYMS_MAX
+				 ? sp_kallsyms_address(text, size, name + 1)
+				 : 0;
 	uint64_t here = m->start ? m->start : m->file_offset;
 	int rc = 0;
 	/* The same build where it was: then it names the core's code as /proc/kallsyms would, which
@@ -215,7 +183,6 @@ static int prepare(struct sp_resolver *r, struct sp_err *err)
 						: 0;
 	free(r->kernel_addresses);
 	r->kernel_addresses = NULL;
-	r->n_kernel_addresses = n;
 	if (!r->spool || r->kallsyms_all) {
 		sp_kallsyms_init_all(&r->kallsyms);
 		return 0;
@@ -260,25 +227,12 @@ static void forget(struct sp_resolver *r)
 	r->kernel_problem[0] = 0;
 }
 
-static bool is_needed(const struct sp_resolver *r, uint64_t avma)
-{
-	size_t lo = 0, hi = r->n_kernel_addresses;
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (r->kernel_addresses[mid] < avma)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < r->n_kernel_addresses && r->kernel_addresses[lo] == avma;
-}
-
 int res_kernel_find(struct sp_resolver *r, uint64_t avma, struct sp_kernel_symbol *out,
 		    struct sp_err *err)
 {
 	int rc = read_kernel(r, err);
 	/* An address of the caller's own, which the neighbours of the spool's say nothing about. */
-	if (rc >= 0 && !r->kallsyms.all && !is_needed(r, avma)) {
+	if (rc >= 0 && !r->kallsyms.all && !sp_kallsyms_needs(&r->kallsyms, avma)) {
 		forget(r);
 		r->kallsyms_all = true;
 		rc = read_kernel(r, err);
@@ -290,6 +244,6 @@ void res_kernel_refresh(struct sp_resolver *r)
 {
 	const uint64_t *now = NULL;
 	size_t n = r->spool ? sp_spool_kernel_frame_addresses(r->spool, &now) : 0;
-	if (!r->kallsyms.n_symbols || (!r->kallsyms.all && n != r->n_kernel_addresses))
+	if (!r->kallsyms.n_symbols || (!r->kallsyms.all && n != r->kallsyms.n))
 		forget(r);
 }

@@ -6,7 +6,6 @@
  *   - and either the user chose it (--symfs, --debug-dir), or it is this host's and was there
  * before the recorded boot: a package of the same release that came later is another build. Modules
  * are not in it. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,28 +13,6 @@
 #include "sym/resolver_impl.h"
 
 #define SYSMAP_MAX ((size_t)256 << 20)
-
-/* The address of a symbol in the text; 0: there is none. */
-static uint64_t symbol_in(const char *text, size_t size, const char *name)
-{
-	char tail[64];
-	unsigned long long addr;
-	int n = snprintf(tail, sizeof tail, " T %s\n", name);
-	const char *end = text + size, *p = text;
-	if (n <= 0 || (size_t)n >= sizeof tail || !size)
-		return 0;
-	for (const char *eol; p < end && (eol = memchr(p, '\n', (size_t)(end - p))); p = eol + 1) {
-		char line[128];
-		size_t len = (size_t)(eol + 1 - p);
-		if (len < (size_t)n || len >= sizeof line ||
-		    memcmp(eol + 1 - n, tail, (size_t)n) != 0)
-			continue;
-		memcpy(line, p, len);
-		line[len] = 0;
-		return sscanf(line, "%16llx ", &addr) == 1 ? addr : 0;
-	}
-	return 0;
-}
 
 /* Where the recorded kernel's code began, and the symbol that stands there. */
 static uint64_t anchor(const struct sp_resolver *r, const char **symbol)
@@ -77,7 +54,7 @@ static int try_map(struct sp_resolver *r, const char *path, bool chosen, struct 
 	const char *text = (const char *)m.data, *why = NULL;
 	if (!here)
 		why = "the recording does not say where the kernel was loaded";
-	else if (m.size > SYSMAP_MAX || !(there = symbol_in(text, m.size, symbol)))
+	else if (m.size > SYSMAP_MAX || !(there = sp_kallsyms_address(text, m.size, symbol)))
 		why = "no symbol says where its code begins";
 	else if (!is_slide(r, here - there))
 		why = "it is of another build";

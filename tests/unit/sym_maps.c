@@ -358,6 +358,21 @@ static const char *sorted_names(const char *text, const uint64_t *needed, size_t
 	return to;
 }
 
+static void test_kallsyms_address(void)
+{
+	static const char text[] = "0000000000001000 T one\nc0001000 T two\n T three\n"
+				   "g000 T four\n0000000000005000 t five\n6000 T six";
+	static const char *const names[] = {"one", "two", "three", "four", "five", "six"};
+	static const uint64_t want[] = {0x1000, 0xc0001000, 0, 0, 0, 0};
+	char name[300];
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		tap_eq(sp_kallsyms_address(text, strlen(text), names[i]), want[i], names[i]);
+	memset(name, 'x', sizeof name - 1);
+	name[sizeof name - 1] = 0;
+	tap_eq(sp_kallsyms_address(text, strlen(text), name), 0, "a name longer than any symbol's");
+	tap_eq(sp_kallsyms_address(NULL, 0, "one"), 0, "no text");
+}
+
 static void test_kallsyms_sorted(void)
 {
 	static const char text[] = "0000000000000fff t per_cpu_text\n"
@@ -490,6 +505,7 @@ int main(void)
 	test_jitdump();
 	test_jitdump_times();
 	test_kallsyms();
+	test_kallsyms_address();
 	test_kallsyms_sorted();
 	test_demangle();
 	return tap_done();
