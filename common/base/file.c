@@ -219,6 +219,18 @@ void sp_map_file_close(struct sp_map_file *m)
 	*m = (struct sp_map_file){0};
 }
 
+void sp_map_file_release(const struct sp_map_file *m, const void *from, size_t n)
+{
+	uintptr_t start = (uintptr_t)m->data, at = (uintptr_t)from;
+	if (!may_guard || !m->data || at < start || at - start > m->size ||
+	    n > m->size - (at - start))
+		return;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t first = (at - start + page - 1) / page * page, end = (at - start + n) / page * page;
+	if (first < end)
+		(void)madvise((uint8_t *)(uintptr_t)m->data + first, end - first, MADV_DONTNEED);
+}
+
 int sp_fd_read_all(int fd, size_t max, struct sp_buf *b, const char *name, struct sp_err *err)
 {
 	size_t before = b->len;

@@ -32,6 +32,9 @@ void sp_map_guard(void);
 int sp_map_file_open(struct sp_map_file *m, const char *path, struct sp_err *err);
 int sp_map_file_fd(struct sp_map_file *m, int fd, const char *name, struct sp_err *err);
 void sp_map_file_close(struct sp_map_file *m);
+/* Bytes of it that will hardly be read again: whole pages of a map leave this process's memory, and
+ * come back from the file when they are read. Bytes elsewhere, and a copy, stay as they are. */
+void sp_map_file_release(const struct sp_map_file *m, const void *from, size_t n);
 
 /* Append a file's content to b; SP_ERR_LIMIT when it is longer than max. For /proc files too. */
 int sp_file_read(const char *path, size_t max, struct sp_buf *b, struct sp_err *err);

@@ -86,6 +86,7 @@ int sp_elf_section_data(const struct sp_elf *e, const struct sp_section *s, cons
 		return sp_err_set(err, SP_ERR_CORRUPT, 0, "section %s: its compressed data is damaged",
 				  s->name);
 	}
+	sp_map_file_release(&e->map, p.data, p.size);
 	*data = raw;
 	*size = p.raw_size;
 	*owned = raw;
