@@ -298,3 +298,15 @@ void sp_pipe_enlarge(int fd)
 	for (int size = 1 << 20; size >= 1 << 17 && fcntl(fd, F_SETPIPE_SZ, size) < 0; size /= 2)
 		;
 }
+
+void sp_folders_make(char *path)
+{
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = 0;
+		mkdir(path, 0700);
+		*p = '/';
+	}
+	mkdir(path, 0700);
+}

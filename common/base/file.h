@@ -47,6 +47,10 @@ ssize_t sp_fd_read(int fd, void *data, size_t n, struct sp_err *err);
 /* write() everything. name is for the message. */
 int sp_fd_write(int fd, const void *data, size_t n, const char *name, struct sp_err *err);
 
+/* Make a folder and those above it that are not there yet, for this user alone; path has a first
+ * byte, and is as it was afterwards. What failed shows when the folder is used. */
+void sp_folders_make(char *path);
+
 /* Make a pipe as large as the kernel allows, up to 1 MiB; no effect on other files. */
 void sp_pipe_enlarge(int fd);
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/file.h"
 
 #ifdef SP_NO_DEBUGINFOD /* make DEBUGINFOD=no: the cache alone */
 #define IS_BUILT false
@@ -95,18 +96,6 @@ static void *load(struct library *l)
 	return l->begin && l->find && l->set_progress ? l->begin() : NULL;
 }
 
-static void make_folders(char *path)
-{
-	for (char *p = path + 1; *p; p++) {
-		if (*p != '/')
-			continue;
-		*p = 0;
-		mkdir(path, 0700);
-		*p = '/';
-	}
-	mkdir(path, 0700);
-}
-
 static int32_t find(const char *hex)
 {
 	static struct library library;
@@ -129,7 +118,7 @@ static void serve(int fd)
 {
 	char hex[HEX_SIZE];
 	helper_fd = fd;
-	make_folders(cache_dir);
+	sp_folders_make(cache_dir);
 	setenv("DEBUGINFOD_CACHE_PATH", cache_dir, 1);
 	unsetenv("DEBUGINFOD_PROGRESS");
 	for (;;) {

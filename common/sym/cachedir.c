@@ -48,18 +48,6 @@ static bool is_own_place(char *path)
 	return own;
 }
 
-static void make_folders(char *path)
-{
-	for (char *p = path + 1; *p; p++) {
-		if (*p != '/')
-			continue;
-		*p = 0;
-		mkdir(path, 0700);
-		*p = '/';
-	}
-	mkdir(path, 0700);
-}
-
 static bool is_own(const struct stat *st)
 {
 	return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
@@ -74,7 +62,7 @@ int sp_cachedir_open(struct sp_cachedir *d)
 	const int how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	int fd = open(d->path, how);
 	if (fd < 0 && errno == ENOENT && is_own_place(d->path)) {
-		make_folders(d->path);
+		sp_folders_make(d->path);
 		fd = open(d->path, how);
 	}
 	if (fd < 0)
