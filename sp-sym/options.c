@@ -67,8 +67,8 @@ static const struct sp_opt opts[] = {
 	[OPT_TIME] = {"time", 0, "FROM..TO",
 		      "samples of that time: seconds from the first one, or @EPOCH;\n"
 		      "either end may be left open"},
-	[OPT_PID] = {"pid", 'p', "PID,…", "samples of these processes"},
-	[OPT_TID] = {"tid", 't', "TID,…", "samples of these threads"},
+	[OPT_PID] = {"pid", 'p', "PID[,PID]", "samples of these processes"},
+	[OPT_TID] = {"tid", 't', "TID[,TID]", "samples of these threads"},
 	[OPT_COMM] = {"comm", 0, "NAME",
 		      "samples of threads with that name (a part of it, or with * and ?)"},
 	[OPT_EVENT] = {"event", 'e', "NAME", "samples of that event"},

@@ -6,18 +6,8 @@
 
 load lib
 
-setup() {
-	cd "$BATS_TEST_TMPDIR" || return 1
-	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
-	pids=()
-}
-
-teardown() {
-	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
-	[ -z "${pub-}" ] || rm -rf "$pub"
-}
-
-stream() { python3 "$TOP/tests/stream.py" "$@"; }
+setup() { live_setup; }
+teardown() { live_teardown; }
 
 # What needs the privilege and the kernel for BPF is skipped without.
 need_bpf() {

@@ -26,6 +26,21 @@ holds() { # GOT WANTED
 	[[ $1 == *"$2"* ]] || fail "wanted '$2' in:" "$1"
 }
 
+# Of suites that record live: a folder of the test's own; what it started (pids) and what it published
+# for other users (pub) goes with it.
+live_setup() {
+	cd "$BATS_TEST_TMPDIR" || return 1
+	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
+	pids=()
+}
+live_teardown() {
+	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
+	[ -z "${pub-}" ] || rm -rf "$pub"
+}
+
+# What a stream holds: stream order|stacks|ext|… FILE.
+stream() { python3 "$TOP/tests/stream.py" "$@"; }
+
 # Wait for a condition, a command that is asked again and again; a minute at most.
 await() { # COMMAND…
 	local end=$((SECONDS + 60))

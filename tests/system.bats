@@ -6,20 +6,15 @@
 load lib
 
 setup() {
-	cd "$BATS_TEST_TMPDIR" || return 1
-	export PERF_CONFIG=/dev/null HOME=$BATS_TEST_TMPDIR
-	pids=()
+	live_setup
 	group='' away=''
 }
 
 teardown() {
-	[ ${#pids[@]} -eq 0 ] || kill -9 "${pids[@]}" 2>/dev/null || :
 	[ -z "$group" ] || remove_group
 	[ -z "$away" ] || echo 1 >"$away"
-	[ -z "${pub-}" ] || rm -rf "$pub"
+	live_teardown
 }
-
-stream() { python3 "$TOP/tests/stream.py" "$@"; }
 
 # Recording all CPUs needs CAP_PERFMON, or a kernel that lets everybody.
 need_all_cpus() {
