@@ -13,7 +13,7 @@
  *     }
  *
  * Sources, in this order: the symbols of the mapped file (embedded in the spool, else found by its
- * identity: build-id, else device and inode) with its debug files; for code that is in no file the
+ * identity: build-id, else content, else device and inode) with its debug files; for code that is in no file the
  * process's perf map or jitdump; for the kernel the recorded kallsyms, or the running kernel's when
  * it is the recorded one. What nobody names stays an address: a wrong name is worse than none.
  *
