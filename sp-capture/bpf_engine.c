@@ -2,6 +2,7 @@
 #include "bpf_engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@
 #define MAX_RESUMES 4096u             /* threads whose stacks are awaited at once */
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
 #define AFTER_MIN_NS UINT64_C(10000)
+#define NEEDED_FDS 64u          /* programs, maps, links, rings: some 30 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 struct cap_bpf {
@@ -97,16 +99,12 @@ static bool in_first_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == INIT_PID_NS;
 }
 
-#define NEEDED_FDS 64u /* programs, maps, links, rings: some 30 */
-
 static int explain(int rc, char cure[200], struct sp_err *err)
 {
 	int os = rc < 0 ? -rc : errno;
 	bool perm = os == EPERM || os == EACCES;
 	if (perm)
 		snprintf(cure, 200, "run it as root, or give it CAP_BPF and CAP_PERFMON");
-	if (os == EMFILE)
-		snprintf(cure, 200, "raise the limit of open files: ulimit -n %u", NEEDED_FDS);
 	return sp_err_set(err, perm ? SP_ERR_PERM : SP_ERR_UNSUPPORTED, os,
 			  "cannot use the BPF engine: loading its programs: %s", strerror(os));
 }
@@ -208,10 +206,9 @@ static struct bpf_program *on_cpu(const struct cap_bpf *b)
 static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 {
 	struct capture_bpf *k = b->skel;
-	struct bpf_program *programs[] = {b->plain ? k->progs.off_switch_plain
-						   : k->progs.off_switch,
-					  k->progs.off_waking, k->progs.off_fork,
-					  k->progs.off_exec};
+	struct bpf_program *programs[] = {
+		b->plain ? k->progs.off_switch_plain : k->progs.off_switch, k->progs.off_waking,
+		k->progs.off_fork, k->progs.off_exec};
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
 	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
@@ -248,13 +245,33 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	bpf_program__set_autoload(on_cpu(b), true);
 	if (want->off_cpu)
 		set_off_cpu(b, want);
-	struct rlimit fds;
-	if (getrlimit(RLIMIT_NOFILE, &fds) == 0 && fds.rlim_cur < NEEDED_FDS)
-		cap_fds_raise();
 	int rc = capture_bpf__load(b->skel);
 	if (rc >= 0 && want->off_cpu)
 		rc = capture_bpf__attach(b->skel);
 	return rc < 0 ? explain(rc, cure, err) : map_ring(b, err);
+}
+
+/*
+ * Asked before anything is tried: where descriptors end, libbpf's probes take the kernel for an
+ * older one and fail later, for a reason that misleads.
+ */
+static int reserve_fds(char cure[200], struct sp_err *err)
+{
+	rlim_t limit = 0;
+	for (unsigned n_free = 0; n_free < NEEDED_FDS; limit++)
+		n_free += fcntl((int)limit, F_GETFD) < 0;
+	struct rlimit r;
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur >= limit)
+		return 0;
+	if (r.rlim_max >= limit && cap_fds_raise())
+		return 0;
+	snprintf(cure, 200, "raise the limit of open files: ulimit -n %llu",
+		 (unsigned long long)limit);
+	return sp_err_set(err, SP_ERR_UNSUPPORTED, EMFILE,
+			  "cannot use the BPF engine: it needs %u descriptors, and the limit is "
+			  "%llu with %llu open",
+			  NEEDED_FDS, (unsigned long long)r.rlim_max,
+			  (unsigned long long)limit - NEEDED_FDS);
 }
 
 int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cure[200],
@@ -262,6 +279,8 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 {
 	cure[0] = 0;
 	int rc = check_here(cure, err);
+	if (rc == 0)
+		rc = reserve_fds(cure, err);
 	if (rc < 0)
 		return rc;
 	struct cap_bpf *b = calloc(1, sizeof *b);

@@ -190,7 +190,18 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	local rc=0
 	(ulimit -n 16 && exec sp-capture --engine=bpf -d 0.1 -p $$ >s 2>log) || rc=$?
 	equal "$rc" 1
-	equal "$(tail -n 1 log)" "sp-capture: raise the limit of open files: ulimit -n 64"
+	holds "$(cat log)" "cannot use the BPF engine: it needs 64 descriptors, and the limit is 16"
+	local cure="sp-capture: raise the limit of open files: ulimit -n "
+	holds "$(tail -n 1 log)" "$cure"
+	local limit
+	limit=$(tail -n 1 log)
+	limit=${limit#"$cure"}
+	# The cure is right whatever is open besides, and one less is one too few.
+	for limit in "$((limit - 1)) 1" "$limit 0"; do
+		rc=0
+		(ulimit -n "${limit% *}" && exec sp-capture -q --engine=bpf -d 0.1 -p $$ >s 2>log) || rc=$?
+		equal "$rc" "${limit#* }" "with a limit of ${limit% *}"
+	done
 }
 
 @test "a normal user is refused BPF with the cure, before anything is written" {
