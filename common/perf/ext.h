@@ -29,8 +29,8 @@
  * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at
  * WAIT      u64 time_ns, i32 pid, i32 tid, u64 ns, u32 state, i32 waker_pid, i32 waker_tid, u32 0:
  *           what the sample of the event offcpu-time with this time, pid and tid cannot say. state:
- *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run). waker 0:
- *           an interrupt, or not known
+ *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run), or
+ *           SP_WAIT_STATE_UNKNOWN. waker 0: an interrupt, or not known
  * CONTENT   what identifies a mapped file without build-id: struct sp_ext_content's encoding */
 enum sp_ext_kind {
 	SP_EXT_START = 1,
@@ -44,6 +44,9 @@ enum sp_ext_kind {
 	SP_EXT_WAIT = 9,
 	SP_EXT_CONTENT = 10,
 };
+
+/* perf events tell of a thread that it was switched away from, and no more. */
+#define SP_WAIT_STATE_UNKNOWN UINT32_MAX
 
 struct sp_ext {
 	uint16_t version, kind;
