@@ -190,14 +190,6 @@ static void find_lacks(struct cap_bpf *b, bool off_cpu)
 	btf__free(btf);
 }
 
-static size_t ring_size(size_t asked, size_t page_bytes)
-{
-	size_t size = page_bytes;
-	while (size < asked && size < (size_t)1 << 30)
-		size *= 2;
-	return size;
-}
-
 static struct bpf_program *on_cpu(const struct cap_bpf *b)
 {
 	return b->plain ? b->skel->progs.on_cpu_plain : b->skel->progs.on_cpu;
@@ -230,13 +222,12 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	b->skel = capture_bpf__open();
 	if (!b->skel)
 		return explain(-errno, cure, err);
-	size_t ring_bytes = ring_size(want->ring_bytes, b->page_bytes);
 	b->skel->rodata->spb_without = b->lacks;
 	b->skel->rodata->spb_kernel = want->kernel_frames;
-	b->skel->rodata->spb_wake_bytes = ring_bytes / 3;
+	b->skel->rodata->spb_wake_bytes = want->ring_bytes / 3;
 	if (want->max_stack && want->max_stack < SPB_MAX_STACK)
 		b->skel->rodata->spb_max_stack = want->max_stack;
-	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)ring_bytes);
+	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
 	if (b->lacks & SPB_DYNPTR)
 		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
 					 (uint32_t)want->n_cpus_avail * 2);
@@ -436,7 +427,8 @@ void cap_bpf_looking(struct cap_bpf *b)
 
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 {
-	*r = (struct cap_ring){.fd = b->epoll_fd,
+	*r = (struct cap_ring){.kind = &cap_bpf_ring_kind,
+			       .fd = b->epoll_fd,
 			       .base = b->reader,
 			       .data = (const uint8_t *)b->writers + b->page_bytes,
 			       .size = b->ring_bytes,

@@ -13,10 +13,13 @@
 
 struct cap_bpf; /* opaque */
 
+#define CAP_BPF_RING_MAX (UINT64_C(1) << 30)
+#define CAP_BPF_RECORD UINT32_MAX /* the type of the entries of its ring */
+
 struct cap_bpf_want {
 	uint32_t max_stack; /* bytes of a stack at most; 0 = all the programs can copy */
 	bool kernel_frames;
-	size_t ring_bytes; /* rounded up to a power of two of pages */
+	size_t ring_bytes; /* a power of two of pages, at most CAP_BPF_RING_MAX */
 	size_t n_cpus_avail;
 	/* Time off the CPU; the rest is for it. */
 	bool off_cpu;
@@ -64,14 +67,12 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out);
 /* Samples of the programs that found no room, on a CPU (by its number), since the start. */
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);
 
-/* The ring as one that the merge knows: its entries are of type PERF_RECORD_SAMPLE, their bytes
+/* The ring as one that the merge knows: its entries are of type CAP_BPF_RECORD, their bytes
  * struct spb_sample and lie in one piece. Valid until cap_bpf_close. r->fd (owned by the engine)
  * is readable when the ring fills. */
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r);
-int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err);
+extern const struct cap_ring_kind cap_bpf_ring_kind;
 uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en);
-uint64_t cap_bpf_ring_used(const struct cap_ring *r);
-void cap_bpf_ring_release(struct cap_ring *r);
 /* The reader is about to look: the next mark wakes it again. */
 void cap_bpf_looking(struct cap_bpf *b);
 

@@ -2,7 +2,6 @@
  * position, a page with the writers', the data mapped twice in a row. Each record has a header of 8
  * bytes: its length with two flags, and a page offset for the kernel. */
 #include <linux/bpf.h>
-#include <linux/perf_event.h>
 #include <stdatomic.h>
 
 #include "bpf/record.h"
@@ -20,7 +19,7 @@ static _Atomic uint64_t *writers_at(const struct cap_ring *r)
 	return (_Atomic uint64_t *)(uintptr_t)(r->data - r->page_bytes);
 }
 
-int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err)
+static int scan(struct cap_ring *r, struct sp_err *err)
 {
 	uint64_t head = atomic_load_explicit(writers_at(r), memory_order_acquire);
 	int found = 0;
@@ -39,7 +38,7 @@ int cap_bpf_ring_scan(struct cap_ring *r, struct sp_err *err)
 					  "at position %llu",
 					  len, (unsigned long long)r->scanned);
 		struct cap_entry e = {
-			.pos = r->scanned + HEADER, .size = len, .type = PERF_RECORD_SAMPLE};
+			.pos = r->scanned + HEADER, .size = len, .type = CAP_BPF_RECORD};
 		r->scanned += whole;
 		if (word & BPF_RINGBUF_DISCARD_BIT || len < sizeof(struct spb_sample))
 			continue;
@@ -56,13 +55,16 @@ uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en)
 	return (uint32_t)cap_ring_u64(r, en->pos + offsetof(struct spb_sample, cpu));
 }
 
-uint64_t cap_bpf_ring_used(const struct cap_ring *r)
+static uint64_t used(const struct cap_ring *r)
 {
 	return atomic_load_explicit(writers_at(r), memory_order_relaxed) - r->tail;
 }
 
-void cap_bpf_ring_release(struct cap_ring *r)
+static void release(struct cap_ring *r)
 {
 	if (cap_ring_move_tail(r, HEADER))
 		atomic_store_explicit(reader_at(r), r->tail, memory_order_release);
 }
+
+const struct cap_ring_kind cap_bpf_ring_kind = {
+	.scan = scan, .used = used, .release = release, .is_borrowed = true};

@@ -43,26 +43,23 @@ static size_t index_of(const struct cap_session *s, uint32_t cpu)
 	return at;
 }
 
-static int scan_bpf(struct cap_session *s, uint64_t now, uint64_t *fill, struct sp_err *err)
+/* Before the programs' ring is looked at. */
+static void look_at_programs(struct cap_session *s, uint64_t now)
 {
-	struct cap_ring *r = &s->rings[s->n_cpus];
 	cap_bpf_looking(s->bpf);
-	int rc = cap_bpf_ring_scan(r, err);
-	*fill = cap_bpf_ring_used(r) * CAP_FILL_FULL / r->size;
 	for (size_t i = 0; i < s->n_cpus; i++) {
 		uint64_t lost = cap_bpf_lost(s->bpf, s->kernel.cpus[i]);
 		if (lost > s->bpf_lost[i])
 			cap_emit_lost(&s->emit, i, s->round_ns, now, lost - s->bpf_lost[i]);
 		s->bpf_lost[i] = lost;
 	}
-	return rc;
 }
 
 static void emit_one(struct cap_session *s, size_t ring)
 {
 	struct cap_ring *r = &s->rings[ring];
 	const struct cap_entry *en = &r->queue[r->at++];
-	if (s->bpf && ring == s->n_cpus) {
+	if (en->type == CAP_BPF_RECORD) {
 		cap_emit_bpf(&s->emit, r, en, index_of(s, cap_bpf_cpu(r, en)));
 		return;
 	}
@@ -76,15 +73,10 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	uint64_t now = cap_now_ns();
 	uint64_t fill = 0;
 	int found = 0;
-	if (s->bpf) {
-		found = scan_bpf(s, now, &fill, err);
-		if (found < 0)
-			return found;
-	}
+	if (s->bpf)
+		look_at_programs(s, now);
 	for (size_t i = 0; i < s->n_rings; i++) {
 		struct cap_ring *r = &s->rings[i];
-		if (s->bpf && i == s->n_cpus)
-			continue; /* scanned already */
 		int rc = cap_ring_scan(r, err);
 		if (rc < 0)
 			return rc;
@@ -110,9 +102,6 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	cap_emit_round(&s->emit, s->rings, all);
 	cap_output_push(s->out); /* it lay in the rings */
 	for (size_t i = 0; i < s->n_rings; i++)
-		if (s->bpf && i == s->n_cpus)
-			cap_bpf_ring_release(&s->rings[i]);
-		else
-			cap_ring_release(&s->rings[i]);
+		cap_ring_release(&s->rings[i]);
 	return found;
 }

@@ -17,6 +17,8 @@
 #define ID_ALL_BYTES 32u
 #define ID_ALL_TIME 24u
 
+static const struct cap_ring_kind perf_ring;
+
 static struct perf_event_mmap_page *control(const struct cap_ring *r)
 {
 	return r->base;
@@ -24,7 +26,8 @@ static struct perf_event_mmap_page *control(const struct cap_ring *r)
 
 void cap_ring_init(struct cap_ring *r, void *base, size_t data_bytes, size_t page_bytes)
 {
-	*r = (struct cap_ring){.fd = -1,
+	*r = (struct cap_ring){.kind = &perf_ring,
+			       .fd = -1,
 			       .base = base,
 			       .data = (const uint8_t *)base + page_bytes,
 			       .size = data_bytes,
@@ -46,12 +49,21 @@ int cap_ring_map(struct cap_ring *r, int fd, uint32_t cpu, size_t data_bytes, si
 
 void cap_ring_unmap(struct cap_ring *r)
 {
-	if (r->base)
+	bool is_ours = !r->kind || !r->kind->is_borrowed;
+	if (is_ours && r->base)
 		munmap(r->base, r->size + r->page_bytes);
-	if (r->fd >= 0)
+	if (is_ours && r->fd >= 0)
 		close(r->fd);
 	free(r->queue);
 	*r = (struct cap_ring){.fd = -1};
+}
+
+size_t cap_ring_floor(uint64_t bytes, size_t page_bytes)
+{
+	size_t size = page_bytes;
+	while ((uint64_t)size * 2 <= bytes)
+		size *= 2;
+	return size;
 }
 
 void cap_ring_copy(const struct cap_ring *r, uint64_t pos, void *out, size_t n)
@@ -73,7 +85,7 @@ void cap_ring_pieces(const struct cap_ring *r, uint64_t pos, size_t n, uint8_t *
 	at[1] = data;
 }
 
-uint64_t cap_ring_used(const struct cap_ring *r)
+static uint64_t used(const struct cap_ring *r)
 {
 	return atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head, memory_order_relaxed) -
 	       r->tail;
@@ -111,7 +123,7 @@ static int bad(const struct cap_ring *r, struct sp_err *err, const char *what, u
 			  what, (unsigned long long)value, (unsigned long long)r->scanned);
 }
 
-int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
+static int scan(struct cap_ring *r, struct sp_err *err)
 {
 	uint64_t head =
 		atomic_load_explicit((_Atomic __u64 *)&control(r)->data_head, memory_order_acquire);
@@ -152,9 +164,11 @@ bool cap_ring_move_tail(struct cap_ring *r, uint32_t head_bytes)
 	return moved;
 }
 
-void cap_ring_release(struct cap_ring *r)
+static void release(struct cap_ring *r)
 {
 	if (cap_ring_move_tail(r, 0))
 		atomic_store_explicit((_Atomic __u64 *)&control(r)->data_tail, r->tail,
 				      memory_order_release);
 }
+
+static const struct cap_ring_kind perf_ring = {.scan = scan, .used = used, .release = release};

@@ -18,7 +18,18 @@ struct cap_entry {
 	uint32_t size, type;
 };
 
+struct cap_ring;
+
+/* What one kind of ring does in its own way. */
+struct cap_ring_kind {
+	int (*scan)(struct cap_ring *r, struct sp_err *err);
+	uint64_t (*used)(const struct cap_ring *r);
+	void (*release)(struct cap_ring *r);
+	bool is_borrowed; /* fd and memory are somebody else's */
+};
+
 struct cap_ring {
+	const struct cap_ring_kind *kind; /* static; NULL while it is not mapped */
 	uint32_t cpu;
 	uint32_t index;      /* among the recorded CPUs */
 	int fd;              /* owned: the anchor, what poll() watches */
@@ -40,17 +51,29 @@ int cap_ring_map(struct cap_ring *r, int fd, uint32_t cpu, size_t data_bytes, si
 void cap_ring_init(struct cap_ring *r, void *base, size_t data_bytes, size_t page_bytes);
 void cap_ring_unmap(struct cap_ring *r);
 
+/* The largest power of two of pages that is not more than bytes; a page at least. */
+size_t cap_ring_floor(uint64_t bytes, size_t page_bytes);
+
 /* Queue what the kernel wrote since the last scan. The number of new records; SP_ERR_CORRUPT when
  * head, sizes or times cannot be right, with the tail where it was. */
-int cap_ring_scan(struct cap_ring *r, struct sp_err *err);
+static inline int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
+{
+	return r->kind->scan(r, err);
+}
 
 /* Bytes that the kernel cannot write to now. */
-uint64_t cap_ring_used(const struct cap_ring *r);
+static inline uint64_t cap_ring_used(const struct cap_ring *r)
+{
+	return r->kind->used(r);
+}
 
 /* The memory before the oldest waiting entry back to the kernel. */
-void cap_ring_release(struct cap_ring *r);
+static inline void cap_ring_release(struct cap_ring *r)
+{
+	r->kind->release(r);
+}
 
-/* --- what any ring is read by; bpf_ring.c has another kind --- */
+/* --- what any kind of ring is read by; bpf_ring.c has the other one --- */
 
 /* An entry into its place among those that wait; false: no memory. */
 bool cap_ring_queue(struct cap_ring *r, const struct cap_entry *e);

@@ -22,7 +22,7 @@
 #define SHORT_TURN_NS 400000
 #define SIDE_RING ((size_t)1 << 20)  /* per CPU, of side-band alone */
 #define BPF_RING ((uint64_t)8 << 20) /* per CPU, though the CPUs share one */
-#define BPF_RING_MAX ((uint64_t)256 << 20)
+#define BPF_RING_MAX ((uint64_t)256 << 20) /* by default */
 
 static void on_thread_exit(void *arg, int32_t tid)
 {
@@ -82,10 +82,11 @@ static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err
 	if (o->engine != CAP_ENGINE_BPF && !o->off_cpu)
 		return 0;
 	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
+	uint64_t most = o->ring_bytes ? CAP_BPF_RING_MAX : BPF_RING_MAX;
 	struct cap_bpf_want want = {
 		.max_stack = o->stack_given ? o->stack_bytes : 0,
 		.kernel_frames = s->sampler.kernel_frames,
-		.ring_bytes = ring < BPF_RING_MAX || o->ring_bytes ? ring : BPF_RING_MAX,
+		.ring_bytes = cap_ring_floor(ring < most ? ring : most, s->kernel.page_bytes),
 		.n_cpus_avail = s->kernel.n_cpus_avail,
 		.off_cpu = o->off_cpu,
 		.min_ns = o->off_min_ns,
@@ -395,10 +396,7 @@ void cap_session_deinit(struct cap_session *s)
 	cap_attach_deinit(s);
 	cap_system_deinit(s);
 	for (size_t i = 0; s->rings && i < s->n_rings; i++)
-		if (!s->bpf || i < s->n_cpus)
-			cap_ring_unmap(&s->rings[i]);
-	if (s->rings && s->bpf)
-		free(s->rings[s->n_cpus].queue);
+		cap_ring_unmap(&s->rings[i]);
 	free(s->rings);
 	free(s->bpf_lost);
 	cap_bpf_close(s->bpf);

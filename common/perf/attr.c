@@ -144,17 +144,6 @@ int sp_attr_decode(struct sp_attr *a, const uint8_t *p, size_t avail, bool swap,
 	return size;
 }
 
-void sp_attr_unwound(struct sp_attr *a)
-{
-	if (!(a->sample_type & (SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER)))
-		return;
-	a->sample_type &= ~(SP_SAMPLE_REGS_USER | SP_SAMPLE_STACK_USER);
-	a->sample_type |= SP_SAMPLE_CALLCHAIN;
-	a->flags &= ~SP_ATTR_EXCLUDE_CALLCHAIN_USER;
-	a->sample_regs_user = 0;
-	a->sample_stack_user = 0;
-}
-
 void sp_attr_bytes_unwound(uint8_t *attr)
 {
 	uint64_t sample_type = sp_get64(attr + AT_SAMPLE_TYPE);

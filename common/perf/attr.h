@@ -71,9 +71,8 @@ int sp_attr_normalize(uint8_t out[SP_ATTR_BYTES], const uint8_t *p, size_t avail
 
 /* What sp-unwind does to an attr of its output: samples carry no user registers and stacks any
  * more, and have user call chains (stream.md). Attrs whose samples carry neither stay as they are.
- * In place, on native bytes of at least 96, or on the struct. */
+ * In place, on native bytes of at least 96. */
 void sp_attr_bytes_unwound(uint8_t *attr);
-void sp_attr_unwound(struct sp_attr *a);
 
 /* A name for an event that nobody named: "cycles", "cpu-clock", "L1-dcache-load-misses",
  * "raw 0x1a2", "mem:0x…:rw", "pmu12/0x3c/" … size of at least 64. */

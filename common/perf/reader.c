@@ -495,13 +495,3 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_
 	memcpy(out->id, b->id, sizeof out->id);
 	return true;
 }
-
-uint64_t sp_reader_offset(const struct sp_reader *r)
-{
-	return r->src.pos;
-}
-
-uint64_t sp_reader_input_bytes(const struct sp_reader *r)
-{
-	return r->src.mapped ? r->src.map.size : 0;
-}

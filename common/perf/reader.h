@@ -78,9 +78,6 @@ const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, si
  * beyond the last. */
 struct sp_build_id_record; /* writer.h; the path is the reader's until the next record */
 bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out);
-/* Bytes of the input that have been used so far, and its size when that is known (else 0). */
-uint64_t sp_reader_offset(const struct sp_reader *r);
-uint64_t sp_reader_input_bytes(const struct sp_reader *r);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
  * skipped_records (unknown kinds, which are given all the same, AUX data, which is not, and tracing
  * data, whose record is given while its content is the feature of that name), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream

@@ -54,10 +54,4 @@ void sp_source_drop_behind(struct sp_source *s);
 int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,
 		   struct sp_err *err);
 
-/* Bytes that the input is known to have; UINT64_MAX for a pipe. */
-static inline uint64_t sp_source_size(const struct sp_source *s)
-{
-	return s->mapped ? s->map.size : UINT64_MAX;
-}
-
 #endif

@@ -152,11 +152,6 @@ int sp_writer_raw(struct sp_writer *w, const void *record, size_t size, struct s
 	return sp_writer_batch(w, record, size, err);
 }
 
-uint64_t sp_writer_written(const struct sp_writer *w)
-{
-	return w->written;
-}
-
 size_t sp_writer_pending(const struct sp_writer *w)
 {
 	return w->buf.len;

@@ -104,8 +104,7 @@ int sp_writer_throttle(struct sp_writer *w, bool on, const struct sp_sample_id *
 		       struct sp_err *err);
 int sp_writer_finished_round(struct sp_writer *w, struct sp_err *err);
 int sp_writer_flush(struct sp_writer *w, struct sp_err *err);
-/* Bytes handed to write() so far, and bytes waiting in the buffer. */
-uint64_t sp_writer_written(const struct sp_writer *w);
+/* Bytes waiting in the buffer. */
 size_t sp_writer_pending(const struct sp_writer *w);
 /* A fresh object number for extension records, 1, 2, … */
 uint64_t sp_writer_next_object(struct sp_writer *w);

@@ -24,7 +24,6 @@ uint64_t sp_spool_n_bad_blocks(const struct sp_spool *s);
 uint64_t sp_spool_n_unknown_blocks(const struct sp_spool *s);
 uint32_t sp_spool_current_set(const struct sp_spool *s); /* of the sample just given */
 size_t sp_spool_n_sets(const struct sp_spool *s);
-int32_t sp_spool_set_pid(const struct sp_spool *s, uint32_t set);
 size_t sp_spool_n_stages(const struct sp_spool *s);
 const char *sp_spool_stage(const struct sp_spool *s, size_t index, const char **text);
 

@@ -526,11 +526,6 @@ size_t sp_spool_n_sets(const struct sp_spool *s)
 	return s->n_set;
 }
 
-int32_t sp_spool_set_pid(const struct sp_spool *s, uint32_t set)
-{
-	return s->set[set].pid;
-}
-
 size_t sp_spool_n_stages(const struct sp_spool *s)
 {
 	return s->n_stage;

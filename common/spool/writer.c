@@ -384,13 +384,3 @@ uint64_t sp_spool_written_samples(const struct sp_spool_writer *w)
 {
 	return w->n_samples;
 }
-
-uint32_t sp_spool_n_blocks(const struct sp_spool_writer *w)
-{
-	return w->seq;
-}
-
-size_t sp_spool_pending_samples(const struct sp_spool_writer *w)
-{
-	return w->n_pending;
-}

@@ -116,7 +116,5 @@ int sp_spool_finish(struct sp_spool_writer *w, const char *cut, struct sp_err *e
 
 uint64_t sp_spool_written_bytes(const struct sp_spool_writer *w);
 uint64_t sp_spool_written_samples(const struct sp_spool_writer *w);
-uint32_t sp_spool_n_blocks(const struct sp_spool_writer *w);
-size_t sp_spool_pending_samples(const struct sp_spool_writer *w);
 
 #endif
