@@ -18,12 +18,12 @@
 #ifndef SP_NO_BPF
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
 #include "base/buf.h"
 #include "base/cli.h"
 #include "bpf/record.h"
+#include "btf.h"
 #include "events.h"
 #include "kernel.h"
 #pragma GCC diagnostic push
@@ -83,6 +83,7 @@ static uint32_t do_without(void)
 	} names[] = {{"dynptr", SPB_DYNPTR},       {"user_dynptr", SPB_USER_DYN},
 		     {"find_vma", SPB_FIND_VMA},   {"task_regs", SPB_TASK_REGS},
 		     {"task_work", SPB_TASK_WORK}, {"cookie", SPB_COOKIE},
+		     {"exit", SPB_EXIT},
 		     {"switches", SPB_SWITCHES}};
 	const char *list = getenv("STACKPULSE_BPF_WITHOUT");
 	uint32_t bits = 0;
@@ -149,24 +150,9 @@ static int map_ring(struct cap_bpf *b, struct sp_err *err)
 	return 0;
 }
 
-static bool has_func(const struct btf *btf, const char *name)
-{
-	return btf && btf__find_by_name_kind(btf, name, BTF_KIND_FUNC) > 0;
-}
-
-/* Whether sched_switch tells the state: its prototype has one more argument then. */
-static bool has_state_arg(const struct btf *btf)
-{
-	int id = btf ? btf__find_by_name_kind(btf, "btf_trace_sched_switch", BTF_KIND_TYPEDEF) : -1;
-	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
-	t = t ? btf__type_by_id(btf, t->type) : NULL; /* pointer */
-	t = t ? btf__type_by_id(btf, t->type) : NULL; /* prototype; its first parameter is void * */
-	return t && btf_is_func_proto(t) && btf_vlen(t) >= 5;
-}
-
-/* What this kernel lacks: helpers are asked for by loading a program that calls them, functions by
- * BTF, which takes 20 ms to read: only where they decide. */
-static void find_lacks(struct cap_bpf *b, bool off_cpu)
+/* What this kernel lacks: helpers are asked for by loading a program that calls them, functions and
+ * tracepoints by its BTF, where they decide. */
+static int find_lacks(struct cap_bpf *b, bool off_cpu, struct sp_err *err)
 {
 	static const struct {
 		enum bpf_func_id id;
@@ -180,14 +166,21 @@ static void find_lacks(struct cap_bpf *b, bool off_cpu)
 		if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, helpers[i].id, NULL) == 0)
 			b->lacks |= helpers[i].bit;
 	if (!off_cpu)
-		return;
-	struct btf *btf = btf__load_vmlinux_btf();
-	if (!has_func(btf, "bpf_probe_read_user_dynptr"))
+		return 0;
+	struct cap_btf btf;
+	int rc = cap_btf_read(&btf, BTF_FILE, err);
+	if (rc < 0)
+		return rc;
+	if (!cap_btf_find(&btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC))
 		b->lacks |= SPB_USER_DYN;
-	if (!has_func(btf, "bpf_task_work_schedule_resume_impl"))
+	if (!cap_btf_find(&btf, "bpf_task_work_schedule_resume_impl", BTF_KIND_FUNC))
 		b->lacks |= SPB_TASK_WORK;
-	b->has_state_arg = has_state_arg(btf);
-	btf__free(btf);
+	if (!cap_btf_find(&btf, "btf_trace_sched_exit_tp", BTF_KIND_TYPEDEF))
+		b->lacks |= SPB_EXIT;
+	/* The first argument is the program's context; the state came as one more. */
+	b->has_state_arg = cap_btf_n_args(&btf, "btf_trace_sched_switch") >= 5;
+	cap_btf_deinit(&btf);
+	return 0;
 }
 
 static struct bpf_program *on_cpu(const struct cap_bpf *b)
@@ -201,6 +194,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 	struct bpf_program *programs[] = {
 		b->plain ? k->progs.off_switch_plain : k->progs.off_switch, k->progs.off_waking,
 		k->progs.off_fork, k->progs.off_exec};
+	bpf_program__set_autoload(k->progs.off_exit, !(b->lacks & SPB_EXIT));
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
 	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
@@ -208,6 +202,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 	k->rodata->spb_by_thread = want->by_thread;
 	k->rodata->spb_follow = want->follow;
 	k->rodata->spb_after = b->after;
+	k->rodata->spb_exit = !(b->lacks & SPB_EXIT);
 	k->rodata->spb_state_arg = b->has_state_arg;
 	k->rodata->spb_window = per_window < 1            ? 1
 				: per_window < UINT32_MAX ? (uint32_t)per_window
@@ -281,8 +276,9 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 	b->epoll_fd = -1;
 	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	libbpf_set_print(say);
-	find_lacks(b, want->off_cpu);
-	rc = load(b, want, cure, err);
+	rc = find_lacks(b, want->off_cpu, err);
+	if (rc >= 0)
+		rc = load(b, want, cure, err);
 	if (rc < 0) {
 		cap_bpf_close(b);
 		return rc;
@@ -336,7 +332,8 @@ const char *cap_bpf_lacks(const struct cap_bpf *b)
 					   "no stack ends (before 5.17)",
 					   "registers by their place (before 5.15)",
 					   "waits copied before they are long (before 6.18)",
-					   "no marks on events (before 5.15)"};
+					   "no marks on events (before 5.15)",
+					   "some switches back found late (before 6.14)"};
 	static char list[400];
 	size_t n = 0;
 	list[0] = 0;

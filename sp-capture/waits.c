@@ -8,7 +8,7 @@
 #include "emit.h"
 #include "events.h"
 
-#define WAIT_PAYLOAD 40u /* perf/ext.h, WAIT */
+#define WAIT_PAYLOAD (40u + SPB_COMM) /* perf/ext.h, WAIT */
 
 static void part_free(struct cap_waits *w, struct cap_wait_part *p)
 {
@@ -79,7 +79,8 @@ static bool keep(struct cap_waits *w, struct cap_wait_part *p, const struct spb_
 	return true;
 }
 
-static void tell_wait(struct cap_emit *e, const struct spb_sample *s)
+/* comm: the waker's. */
+static void tell_wait(struct cap_emit *e, const struct spb_sample *s, const char *comm)
 {
 	uint8_t b[WAIT_PAYLOAD] = {0};
 	sp_put64(b, s->time_ns);
@@ -89,6 +90,8 @@ static void tell_wait(struct cap_emit *e, const struct spb_sample *s)
 	sp_put32(b + 24, s->state);
 	sp_put32(b + 28, s->waker_pid);
 	sp_put32(b + 32, s->waker_tid);
+	if (s->waker_tid)
+		memcpy(b + 40, comm, SPB_COMM);
 	cap_emit_ext(e, SP_EXT_WAIT, b, sizeof b);
 }
 
@@ -114,7 +117,7 @@ static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_
 	/* One that was held back is not to break the order. */
 	if (s.time_ns < e->now_ns)
 		s.time_ns = e->now_ns;
-	tell_wait(e, &s);
+	tell_wait(e, &s, wait->waker_comm);
 	cap_emit_parts(e, &s, chain, stack, CAP_OFF_ID, cpu_index);
 }
 
@@ -138,7 +141,7 @@ void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t
 {
 	struct cap_waits *w = &e->waits;
 	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
-	if (slot && w->stacks_after && !(s->flags & SPB_UNTOLD)) {
+	if (slot && w->stacks_after && !(s->flags & SPB_LATE)) {
 		struct cap_wait_part part = {0};
 		if (slot->n == CAP_WAITS_PENDING)
 			emit_pending(e, slot, NULL, NULL, cpu_index);

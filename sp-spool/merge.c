@@ -11,7 +11,7 @@
 struct source {
 	struct sp_spool *s; /* borrowed */
 	int64_t shift;      /* to the first one's clock */
-	uint32_t *origin, *event, *thread, *set, *module; /* owned; number + 1, 0 = not yet */
+	uint32_t *origin, *event, *thread, *set, *module, *wait; /* owned; number + 1, 0 = not yet; a wait's number */
 	struct sp_map64 stacks; /* (stack, set) to stack */
 	struct sp_spool_sample next;
 	bool has_next;
@@ -161,6 +161,18 @@ static bool is_wanted(struct merge *m, struct source *x, const struct sp_spool_t
 	return true;
 }
 
+static bool wait_of(struct merge *m, struct source *x, uint32_t wait)
+{
+	if (!wait || x->wait[wait])
+		return true;
+	struct sp_spool_wait p = sp_spool_wait(x->s, wait);
+	uint32_t comm = sp_spool_put_string(m->w, p.waker_comm, strlen(p.waker_comm)), id = SP_NONE;
+	if (comm != SP_NONE)
+		id = sp_spool_put_wait(m->w, p.state, p.waker_pid, p.waker_tid, comm);
+	x->wait[wait] = id == SP_NONE ? 0 : id;
+	return id != SP_NONE;
+}
+
 static int put_next(struct merge *m, struct source *x, struct sp_err *err)
 {
 	const struct sp_spool_sample *p = &x->next;
@@ -192,8 +204,9 @@ static int put_next(struct merge *m, struct source *x, struct sp_err *err)
 		.set = set,
 	};
 	if (out.thread == SP_NONE || out.event == SP_NONE || out.comm == SP_NONE ||
-	    (from != SP_NONE && set == SP_NONE))
+	    (from != SP_NONE && set == SP_NONE) || !wait_of(m, x, p->wait))
 		return sp_err_nomem(err);
+	out.wait = x->wait[p->wait];
 	int rc = stack_of(m, x, set, origin, &out.stack, err);
 	return rc < 0 ? rc : sp_spool_put_sample(m->w, &out, err);
 }
@@ -293,7 +306,8 @@ static bool source_init(struct source *x, struct sp_spool *s, const struct sp_sp
 	x->thread = calloc(sp_spool_n_threads(s) + 1, sizeof *x->thread);
 	x->set = calloc(sp_spool_n_sets(s) + 1, sizeof *x->set);
 	x->module = calloc(sp_spool_n_modules(s) + 1, sizeof *x->module);
-	return x->origin && x->event && x->thread && x->set && x->module;
+	x->wait = calloc(sp_spool_n_waits(s), sizeof *x->wait);
+	return x->origin && x->event && x->thread && x->set && x->module && x->wait;
 }
 
 static void source_deinit(struct source *x)
@@ -303,6 +317,7 @@ static void source_deinit(struct source *x)
 	free(x->thread);
 	free(x->set);
 	free(x->module);
+	free(x->wait);
 	sp_map64_deinit(&x->stacks);
 }
 

@@ -38,6 +38,7 @@ void spool_stream_close(struct spool_stream *s)
 {
 	spool_intern_deinit(&s->in);
 	spool_carry_deinit(&s->carry);
+	spool_waits_deinit(&s->waits);
 	sp_ext_joiner_free(s->joiner);
 	sp_reader_close(s->r);
 	sp_buf_deinit(&s->start);
@@ -313,6 +314,8 @@ static int take_ext(struct spool_stream *s, const struct sp_record *rec, struct 
 		return take_loss(s, sp_cursor(p, n), err);
 	case SP_EXT_COUNTERS:
 		return take_stage(s, p, n, err);
+	case SP_EXT_WAIT:
+		return spool_waits_add(&s->waits, sp_cursor(p, n)) ? 0 : sp_err_nomem(err);
 	default:
 		return 0;
 	}
@@ -462,6 +465,10 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 	if (rc < 0)
 		return rc;
 	count_sample(s, rec, &p);
+	uint32_t wait;
+	rc = spool_waits_join(&s->waits, &s->in, rec, &wait, err);
+	if (rc < 0)
+		return rc;
 	struct sp_spool_wsample out = {
 		.time_ns = rec->has_time ? rec->time_ns : 0,
 		.weight = weight_of(rec),
@@ -471,6 +478,7 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 		.cpu = rec->cpu,
 		.comm = p.comm,
 		.set = p.set,
+		.wait = wait,
 	};
 	if (out.event == SP_NONE)
 		return sp_err_nomem(err);

@@ -11,6 +11,7 @@
 #include "intern.h"
 #include "perf/ext.h"
 #include "stackpulse/spool.h"
+#include "waits.h"
 
 /* --rotate: the file so far is complete, another one begins: 0 and its writer. */
 typedef int spool_next_file(void *ctx, struct sp_spool_writer **w, struct sp_err *err);
@@ -20,6 +21,7 @@ struct spool_stream {
 	struct sp_spool_writer *w; /* borrowed */
 	struct spool_intern in;
 	struct sp_ext_joiner *joiner; /* owned */
+	struct spool_waits waits;
 	struct sp_counters own;       /* what we see ourselves */
 	struct sp_counters told;      /* per counter, the most that a stage before us told */
 #define SPOOL_N_SEEN 5

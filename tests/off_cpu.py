@@ -26,8 +26,8 @@ def main(stream, told, what, state, waker="some", less="0"):
     waits = collections.defaultdict(list)
     for kind, _, _, _, p in ext(data):
         if kind == "wait":
-            time, _, tid, ns, bits, _, by, _ = struct.unpack("<QiiQIiii", p)
-            waits[tid].append((time, ns, bits, by))
+            time, _, tid, ns, bits, _, by, _, comm = struct.unpack("<QiiQIiii16s", p)
+            waits[tid].append((time, ns, bits, by, comm.rstrip(b"\0")))
     on = collections.defaultdict(list)
     for _, kind, _, r in records(data):
         if kind == SAMPLE and struct.unpack_from("<Q", r, 8)[0] == 1:
@@ -62,14 +62,14 @@ def main(stream, told, what, state, waker="some", less="0"):
             right += off > (end - start) * 0.8
             why["no sleep"] += off <= (end - start) * 0.8
             continue
-        _, ns, _, by = asleep[-1]
+        _, ns, _, by, comm = asleep[-1]
         if off > end - start:
             why["longer than it took"] += 1
         elif what == "nap" and (len(asleep) != 1 or ns < 10000000):
             why["not one nap"] += 1
-        elif waker == "maker" and by != more:
+        elif waker == "maker" and (by != more or comm != b"off_cpu"):
             why["another waker"] += 1
-        elif waker == "nobody" and by:
+        elif waker == "nobody" and (by or comm):
             why["a waker"] += 1
         else:
             right += 1

@@ -51,14 +51,19 @@ struct sp_wgroup {
 	uint64_t weight;
 };
 
+struct sp_wwait { /* the key of an entry of waits */
+	uint32_t state, comm;
+	int32_t waker_pid, waker_tid;
+};
+
 struct sp_wpending {
 	uint64_t time, weight; /* time in units of the resolution */
-	uint32_t group, stack, cpu;
+	uint32_t group, stack, cpu, wait;
 };
 
 /* How many entries of each dictionary have been stored. */
 struct sp_wstored {
-	uint32_t strings, origins, files, segs, events, threads, sets, modules, frames, nodes;
+	uint32_t strings, origins, files, segs, events, threads, sets, modules, frames, nodes, waits;
 	uint64_t samples;
 };
 
@@ -70,7 +75,7 @@ struct sp_spool_writer {
 	bool begun; /* header and INFO are out */
 	uint64_t n_bytes;
 
-	struct sp_intern strings, origins, files, segs, events, threads, frames;
+	struct sp_intern strings, origins, files, segs, events, threads, frames, waits;
 	struct sp_wfile_rec {
 		uint32_t path, maj, min, flags;
 		uint64_t ino, gen;

@@ -47,6 +47,18 @@ static void put_files(struct sp_spool_writer *w)
 	}
 }
 
+static void put_waits(struct sp_spool_writer *w)
+{
+	for (size_t i = w->out.waits; i < w->waits.n; i++) {
+		struct sp_wwait k;
+		memcpy(&k, sp_intern_get(&w->waits, (uint32_t)i, NULL), sizeof k);
+		put(w, SP_COL_WAIT_STATE, k.state);
+		put(w, SP_COL_WAIT_PID, (uint32_t)k.waker_pid);
+		put(w, SP_COL_WAIT_TID, (uint32_t)k.waker_tid);
+		put(w, SP_COL_WAIT_COMM, k.comm);
+	}
+}
+
 static int by_place(const void *a, const void *b)
 {
 	const struct sp_wmodule *x = a, *y = b;
@@ -256,6 +268,7 @@ static void put_samples(struct sp_spool_writer *w, bool grouped, uint64_t base, 
 		put(w, SP_COL_S_WEIGHT, sp_zigzag((int64_t)(p->weight - w->group[group].weight)));
 		put(w, SP_COL_S_CPU, sp_zigzag((int64_t)(p->cpu + 1) - (int64_t)cpu));
 		cpu = p->cpu + 1;
+		put(w, SP_COL_S_WAIT, p->wait);
 	}
 }
 
@@ -319,9 +332,12 @@ static void put_head(struct sp_spool_writer *w, const struct sp_wstored *before,
 		[SP_HEAD_PERIOD] = period,
 		[SP_HEAD_FIRST] = first,
 		[SP_HEAD_LAST] = last,
+		[SP_HEAD_WAIT] = before->waits,
+		[SP_HEAD_N_WAITS] = w->waits.n - before->waits,
 	};
 	struct sp_buf head = {0};
-	for (unsigned i = 0; i < SP_HEAD_N; i++)
+	unsigned n = w->waits.n ? SP_HEAD_N : SP_HEAD_WAIT;
+	for (unsigned i = 0; i < n; i++)
 		sp_buf_uleb(&head, v[i]);
 	if (head.failed)
 		w->raw.failed = true;
@@ -392,6 +408,7 @@ int sp_spool_encode(struct sp_spool_writer *w, struct sp_err *err)
 	put_strings(w);
 	put_files(w);
 	put_processes(w);
+	put_waits(w);
 	put_groups(w);
 	put_samples(w, grouped, base, period);
 	w->raw.len = 0;
@@ -406,6 +423,7 @@ int sp_spool_encode(struct sp_spool_writer *w, struct sp_err *err)
 	w->out.events = (uint32_t)w->events.n;
 	w->out.threads = (uint32_t)w->n_thread;
 	w->out.sets = (uint32_t)w->n_set;
+	w->out.waits = (uint32_t)w->waits.n;
 	w->out.modules += (uint32_t)w->n_mod_log;
 	w->out.samples += w->n_pending;
 	w->n_mod_log = 0;

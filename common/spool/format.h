@@ -98,6 +98,10 @@ enum sp_column {
 	SP_COL_FRAME_FILE = 41, /* of FILE and COPY frames */
 	SP_COL_FRAME_OFF = 42,  /* zigzag of the step from the same file's (kind's) frame before */
 	SP_COL_FRAME_COPY = 43, /* of COPY frames */
+	SP_COL_WAIT_STATE = 44,
+	SP_COL_WAIT_PID = 45, /* the waker's; 0: nobody's, or not known */
+	SP_COL_WAIT_TID = 46,
+	SP_COL_WAIT_COMM = 47, /* string */
 	/* DATA: samples, see stackpulse-spool.5. */
 	SP_COL_GRP_THREAD = 50,
 	SP_COL_GRP_COMM = 51,
@@ -114,6 +118,7 @@ enum sp_column {
 	SP_COL_S_FRAME = 66,
 	SP_COL_S_WEIGHT = 67,
 	SP_COL_S_CPU = 68,
+	SP_COL_S_WAIT = 69, /* wait, from 1, or 0 */
 	SP_COL_COUNT_NAME = 70,  /* running counters: string … */
 	SP_COL_COUNT_DELTA = 71, /* … and zigzag of the growth since the block before */
 	/* INFO, STAGE, END: plain text or one integer (width 8). */
@@ -148,7 +153,8 @@ enum sp_column {
 	SP_COL_EV_N = 148,
 };
 
-/* HEAD of a DATA block: these values as ulebs, in this order; more may follow in later versions. */
+/* HEAD of a DATA block: these values as ulebs, in this order; more may follow in later versions. Those
+ * from SP_HEAD_WAIT on are missing where the epoch has no waits so far. */
 enum sp_head {
 	SP_HEAD_EPOCH,
 	SP_HEAD_RESOLUTION, /* ns per unit of time */
@@ -170,6 +176,7 @@ enum sp_head {
 	SP_HEAD_PERIOD,
 	SP_HEAD_FIRST, /* earliest and latest time, of the samples that have one */
 	SP_HEAD_LAST,
+	SP_HEAD_WAIT, SP_HEAD_N_WAITS,
 	SP_HEAD_N
 };
 

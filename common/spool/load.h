@@ -86,8 +86,14 @@ struct sp_revent {
 	bool is_time, lost;
 };
 
+struct sp_rwait {
+	uint32_t state, comm; /* comm SP_NONE: lost */
+	int32_t waker_pid, waker_tid;
+	bool lost;
+};
+
 struct sp_repoch {
-	uint32_t string, origin, file, seg, event, thread, set, module, frame, node; /* first ids */
+	uint32_t string, origin, file, seg, event, thread, set, module, frame, node, wait; /* first ids */
 	uint64_t samples; /* before this epoch */
 	uint64_t resolution;
 	int64_t shift_ns;
@@ -99,6 +105,7 @@ struct sp_repoch {
 struct sp_rsample {
 	uint64_t time, weight;
 	uint32_t group, stack, cpu; /* stack: SP_NONE empty, SP_STACK_LOST */
+	uint32_t wait; /* 0: none */
 };
 #define SP_STACK_LOST (SP_NONE - 1)
 
@@ -168,6 +175,8 @@ struct sp_spool {
 	size_t n_frame, cap_frame;
 	struct sp_rnode *node;
 	size_t n_node, cap_node;
+	struct sp_rwait *wait;
+	size_t n_wait, cap_wait;
 	bool has_lost_nodes; /* else no sample need be looked at for it */
 	struct sp_repoch *epoch;
 	size_t n_epoch, cap_epoch;

@@ -26,13 +26,13 @@ const char *sp_data_parse(struct sp_data *d, const uint8_t *payload, size_t n)
 	const uint8_t *p = sp_cols_bytes(&d->cols, SP_COL_HEAD, &len);
 	struct sp_cursor c = sp_cursor(p, len);
 	for (unsigned i = 0; i < SP_HEAD_N; i++)
-		d->head[i] = sp_cur_uleb(&c);
+		d->head[i] = i < SP_HEAD_WAIT || sp_cur_left(&c) ? sp_cur_uleb(&c) : 0;
 	if (c.bad)
 		return "its head is malformed";
 	static const enum sp_head counts[] = {
 		SP_HEAD_N_STRINGS, SP_HEAD_N_ORIGINS, SP_HEAD_N_FILES,   SP_HEAD_N_SEGS,
 		SP_HEAD_N_EVENTS,  SP_HEAD_N_THREADS, SP_HEAD_N_SETS,    SP_HEAD_N_MODULES,
-		SP_HEAD_N_COUNTS,
+		SP_HEAD_N_COUNTS,  SP_HEAD_N_WAITS,
 	};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 		if (d->head[counts[i]] > SP_SPOOL_MAX_DEFS)
@@ -72,6 +72,7 @@ struct sp_repoch *sp_load_epoch(struct sp_spool *s, uint64_t number, const char 
 			.set = (uint32_t)s->n_set,
 			.frame = (uint32_t)s->n_frame,
 			.node = (uint32_t)s->n_node,
+			.wait = (uint32_t)s->n_wait,
 			.samples = samples,
 			.resolution = 1,
 		};
@@ -428,6 +429,25 @@ static const char *load_frames(struct sp_spool *s, struct sp_data *d, const stru
 	return why;
 }
 
+static const char *load_waits(struct sp_spool *s, struct sp_data *d, const struct sp_repoch *e)
+{
+	struct sp_col *c = d->cols.c;
+	uint32_t lost = gap(e->wait, d->head[SP_HEAD_WAIT], s->n_wait);
+	uint32_t n = (uint32_t)d->head[SP_HEAD_N_WAITS];
+	if (lost == UINT32_MAX || !EXTEND(s, wait, (size_t)lost + n))
+		return "its waits do not continue those before";
+	while (lost--)
+		s->wait[s->n_wait++] = (struct sp_rwait){.comm = SP_NONE, .lost = true};
+	while (n--)
+		s->wait[s->n_wait++] = (struct sp_rwait){
+			.state = (uint32_t)sp_col_next(&c[SP_COL_WAIT_STATE]),
+			.waker_pid = (int32_t)sp_col_next(&c[SP_COL_WAIT_PID]),
+			.waker_tid = (int32_t)sp_col_next(&c[SP_COL_WAIT_TID]),
+			.comm = global(e->string, sp_col_next(&c[SP_COL_WAIT_COMM]), s->n_str),
+		};
+	return NULL;
+}
+
 static const char *load_counts(struct sp_spool *s, struct sp_data *d, struct sp_repoch *e)
 {
 	for (uint64_t n = d->head[SP_HEAD_N_COUNTS]; n; n--) {
@@ -458,13 +478,14 @@ static bool columns_overrun(const struct sp_data *d)
 
 /* Lengths of all tables, to take back what a bad block began. */
 struct marks {
-	size_t str, origin, file, seg, event, thread, set, module, frame, node, epoch, bytes;
+	size_t str, origin, file, seg, event, thread, set, module, frame, node, wait, epoch, bytes;
 };
 
 static struct marks mark(const struct sp_spool *s)
 {
 	return (struct marks){s->n_str, s->n_origin, s->n_file,   s->n_seg,   s->n_event, s->n_thread,
-			      s->n_set, s->n_module, s->n_frame, s->n_node, s->n_epoch, s->bytes.len};
+			      s->n_set, s->n_module, s->n_frame, s->n_node, s->n_wait,
+			      s->n_epoch, s->bytes.len};
 }
 
 static void take_back(struct sp_spool *s, const struct marks *m)
@@ -477,6 +498,7 @@ static void take_back(struct sp_spool *s, const struct marks *m)
 	s->n_thread = m->thread;
 	s->n_frame = m->frame;
 	s->n_node = m->node;
+	s->n_wait = m->wait;
 	s->n_epoch = m->epoch;
 	s->bytes.len = m->bytes;
 	s->n_set = m->set;
@@ -526,7 +548,7 @@ const char *sp_load_data(struct sp_spool *s, const uint8_t *payload, size_t n, u
 	static const char *(*const steps[])(struct sp_spool *, struct sp_data *,
 					    const struct sp_repoch *) = {
 		load_strings, load_files, load_segs,   load_threads,
-		load_sets,    load_modules, load_frames,
+		load_sets,    load_modules, load_frames, load_waits,
 	};
 	for (size_t i = 0; !why && i < sizeof steps / sizeof *steps; i++)
 		why = steps[i](s, d, e);

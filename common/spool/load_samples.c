@@ -161,7 +161,7 @@ static const char *load_groups(struct sp_spool *s, struct sp_data *d, const stru
 }
 
 static const char *next_sample(struct walk *w, struct sp_rsample *out, const struct sp_rgroup *g,
-			       uint32_t *cpu)
+			       uint32_t first_wait, uint32_t *cpu)
 {
 	const char *why = next_stack(w);
 	*cpu += (uint32_t)sp_unzigzag(sp_col_next(&w->c[SP_COL_S_CPU]));
@@ -170,6 +170,11 @@ static const char *next_sample(struct walk *w, struct sp_rsample *out, const str
 	bool lost = g->lost || (w->s->has_lost_nodes && !why && w->prev != SP_NONE &&
 				w->s->node[w->prev].frame == SP_NONE);
 	out->stack = lost ? SP_STACK_LOST : w->prev;
+	uint64_t wait = sp_col_next(&w->c[SP_COL_S_WAIT]);
+	if (wait > w->s->n_wait - first_wait)
+		return "a sample refers to no wait";
+	bool known_wait = wait && !w->s->wait[first_wait + wait - 1].lost;
+	out->wait = known_wait ? first_wait + (uint32_t)wait : 0;
 	return why;
 }
 
@@ -263,7 +268,7 @@ const char *sp_load_samples(struct sp_spool *s, const uint8_t *payload, size_t n
 		struct sp_rsample *out = &r->sample[r->n_sample++];
 		out->time = now ? now * res + (uint64_t)e->shift_ns : 0;
 		out->group = group;
-		why = next_sample(&w, out, &r->group[group], &cpu);
+		why = next_sample(&w, out, &r->group[group], e->wait, &cpu);
 	}
 	/* The first pass looks at each sample alone. */
 	if (!why && grouped && r->n_group > 1 && r != &s->first_pass && !merge_groups(r))

@@ -330,6 +330,7 @@ void sp_spool_close(struct sp_spool *s)
 	free(s->module);
 	free(s->frame);
 	free(s->node);
+	free(s->wait);
 	free(s->epoch);
 	free(s->block);
 	free(s->loss);

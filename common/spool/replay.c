@@ -144,6 +144,7 @@ int sp_spool_next(struct sp_spool *s, struct sp_spool_sample *out, struct sp_err
 			.stack = p->stack + 1, /* SP_NONE, the empty one, is 0 */
 			.maps = g->set,
 			.cpu = p->cpu,
+			.wait = p->wait,
 			.weight = p->weight,
 			.comm = sp_show_string(s, g->comm),
 		};

@@ -426,6 +426,43 @@ size_t sp_spool_n_stacks(const struct sp_spool *s)
 	return s->n_node + 1; /* 0 is the empty stack */
 }
 
+size_t sp_spool_n_waits(const struct sp_spool *s)
+{
+	return s->n_wait + 1;
+}
+
+struct sp_spool_wait sp_spool_wait(const struct sp_spool *s, uint32_t id)
+{
+	if (!id || id > s->n_wait)
+		return (struct sp_spool_wait){.waker_comm = ""};
+	const struct sp_rwait *w = &s->wait[id - 1];
+	return (struct sp_spool_wait){.state = w->state,
+				      .waker_pid = w->waker_pid,
+				      .waker_tid = w->waker_tid,
+				      .waker_comm = sp_show_string(s, w->comm)};
+}
+
+/* The bits are the kernel's own, include/linux/sched.h; the words fs/proc/array.c's. TASK_NOLOAD (0x400)
+ * beside TASK_UNINTERRUPTIBLE is TASK_IDLE. */
+const char *sp_spool_wait_state(uint32_t state)
+{
+	static const struct {
+		uint32_t bits;
+		const char *word;
+	} words[] = {{UINT32_MAX, "unknown"},
+		     {0x402, "idle"},
+		     {0x2, "disk sleep"},
+		     {0x1000, "disk sleep"}, /* at a lock, PREEMPT_RT */
+		     {0x1, "sleeping"},
+		     {0x4, "stopped"},
+		     {0x8, "tracing stop"},
+		     {0x40, "parked"}};
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if ((state & words[i].bits) == words[i].bits)
+			return words[i].word;
+	return "running";
+}
+
 size_t sp_spool_n_losses(const struct sp_spool *s)
 {
 	return s->n_loss;

@@ -45,6 +45,7 @@ void sp_spool_writer_free(struct sp_spool_writer *w)
 	sp_intern_deinit(&w->events);
 	sp_intern_deinit(&w->threads);
 	sp_intern_deinit(&w->frames);
+	sp_intern_deinit(&w->waits);
 	sp_map64_deinit(&w->node_map);
 	for (size_t i = 0; i < w->n_set; i++)
 		free(w->set[i].mods);
@@ -206,7 +207,7 @@ static bool block_is_full(const struct sp_spool_writer *w)
 	size_t string_bytes =
 		strings ? w->strings.bytes.len - w->strings.items[o->strings].at : 0;
 	return w->n_pending >= SP_SPOOL_MAX_SAMPLES / 2 ||
-	       w->n_pending * 33 + w->n_group * 25 + (w->n_node - w->nodes_before) * 13 +
+	       w->n_pending * 37 + (w->waits.n - o->waits) * 16 + w->n_group * 25 + (w->n_node - w->nodes_before) * 13 +
 			       string_bytes + strings * 3 + w->n_mod_log * 16 +
 			       (w->n_file - o->files) * 100 + (w->segs.n - o->segs) * 20 +
 			       (w->n_thread - o->threads) * 14 + (w->n_set - o->sets) * 14 >=
@@ -220,7 +221,7 @@ int sp_spool_put_sample(struct sp_spool_writer *w, const struct sp_spool_wsample
 		return dead(w, err);
 	if (s->thread >= w->n_thread || s->comm >= w->strings.n || s->event >= w->events.n ||
 	    (s->set != SP_NONE && s->set >= w->n_set) ||
-	    (s->stack != SP_NONE && s->stack >= w->n_node))
+	    (s->stack != SP_NONE && s->stack >= w->n_node) || s->wait > w->waits.n)
 		return sp_err_set(err, SP_ERR_INVALID, 0, "a sample refers to nothing");
 	uint32_t group = find_group(w, s);
 	if (group == SP_NONE ||
@@ -233,6 +234,7 @@ int sp_spool_put_sample(struct sp_spool_writer *w, const struct sp_spool_wsample
 		.group = group,
 		.stack = s->stack,
 		.cpu = s->cpu,
+		.wait = s->wait,
 	};
 	w->n_samples++;
 	return block_is_full(w) ? sp_spool_encode(w, err) : 0;

@@ -354,7 +354,7 @@ static __always_inline int sample(struct perf_context *ctx, bool plain)
 	struct task_struct *t = (struct task_struct *)bpf_get_current_task();
 	__u32 size = 0;
 	/* Without dynptr an NMI and the switch that it came upon would share the scratch copy. */
-	if (spb_window && HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
+	if (spb_window && !spb_exit && HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
 		end_by_sample(t);
 	struct work *w = begin(SPB_ON_CPU);
 	if (!w)

@@ -8,13 +8,16 @@
  * waits are short; Linux 6.18. The reader joins the two (waits.c).
  *
  * sched_switch is not called at every switch: on some virtual machines it keeps silent about those
- * away from certain threads, and so about whom they give the CPU to. A thread that is sampled or
- * switched away from while its wait has not ended has come back untold. When, sched_info knows, by
- * the scheduler's clock: what lies between that one and ours is learnt of the switches that are
- * told. */
+ * away from certain threads, and so about whom they give the CPU to. Where there is sched_exit_tp
+ * (Linux 6.14), which a thread passes as it leaves the scheduler, it ends what sched_switch left open:
+ * the thread is still below the same system call, so its stack can be had as of any other wait. Before,
+ * a thread that is sampled or switched away from while its wait has not ended has come back untold.
+ * When, sched_info knows, by the scheduler's clock: what lies between that one and ours is learnt of
+ * all switches that are told. Such waits have no stack where those are copied after. */
 
 #define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 #define WINDOW_SHIFT 24      /* rates are limited by windows of 2^24 ns */
+#define OWN_FRAMES 16u       /* of a program at most, on the stack below it */
 
 const volatile __u64 spb_min_ns = 0;    /* shorter waits are counted only */
 const volatile __u32 spb_by_thread = 0; /* spb_targets has tids, not pids */
@@ -22,14 +25,23 @@ const volatile __u32 spb_follow = 0;
 const volatile __u32 spb_after = 0;     /* stacks after long waits instead of before all */
 const volatile __u32 spb_state_arg = 0; /* sched_switch has the state as 4th argument (5.18) */
 const volatile __u32 spb_window = 0;    /* records of a kind a CPU and window */
+const volatile __u32 spb_exit = 0;      /* off_exit is attached */
 
 __u64 spb_since_ns = ~0ull; /* waits that began before do not count; all bits: switched off */
 __u64 spb_short[SPB_MAX_CPUS] = {0}, spb_short_ns[SPB_MAX_CPUS] = {0}; /* shorter than the least */
 __u64 spb_over[SPB_MAX_CPUS] = {0}, spb_over_ns[SPB_MAX_CPUS] = {0};   /* beyond the rate */
-__u64 spb_untold[SPB_MAX_CPUS] = {0}; /* waits whose ends were found by sched_info */
+__u64 spb_untold[SPB_MAX_CPUS] = {0}; /* waits whose ends sched_switch did not tell */
 __u64 spb_missed[SPB_MAX_CPUS] = {0}, spb_missed_ns[SPB_MAX_CPUS] = {0}; /* and those not found */
-/* Our clock less the scheduler's, 0: not known; the last one of any CPU serves until then. */
+/* Our clock less the scheduler's, 0: not known; the last one of any CPU serves until then. Who was told
+ * to get the CPU last, and when: at its switch away sched_info has the same by the other clock. */
 __u64 spb_clock[SPB_MAX_CPUS] = {0}, spb_clock_any = 0;
+__u64 spb_in_ns[SPB_MAX_CPUS] = {0};
+__u32 spb_in_tid[SPB_MAX_CPUS] = {0};
+/* Frames of this program on a thread's own chain + 1, 0: not known. The innermost frame of the thread
+ * that came back last, and which that is. */
+__u32 spb_skip = 0;
+__u64 spb_chain_ip[SPB_MAX_CPUS] = {0};
+__u32 spb_chain_tid[SPB_MAX_CPUS] = {0};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -184,58 +196,77 @@ static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, _
 	w->s.state = wait->state;
 	w->s.waker_pid = wait->waker_pid;
 	w->s.waker_tid = wait->waker_tid;
+	__builtin_memcpy(w->s.waker_comm, wait->waker_comm, SPB_COMM);
 	return w;
 }
 
-/* The current task runs though its wait has not ended: it came back untold. False: when is not
- * known, or the wait is of the switch that is being made. */
-static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, struct task_struct *t,
-				       __u64 now, __u32 slot)
+/* The current task came back untold, some time since its wait began. False: when is not known. */
+static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 in, __u64 now,
+				       __u32 slot)
 {
 	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-	__u64 in = spb_clock[cpu] ? spb_clock[cpu] : spb_clock_any;
-	if (!in || !bpf_core_field_exists(t->sched_info.last_arrival))
+	if (!in)
 		return false;
-	in += BPF_CORE_READ(t, sched_info.last_arrival);
-	if (in <= wait->out_ns || in > now)
-		return false;
-	wait->in_ns = 0; /* nothing to learn of it */
+	/* The clocks are compared to some microseconds only. */
+	if (in > now)
+		in = now;
+	if (in < wait->out_ns)
+		in = wait->out_ns;
 	struct work *w = end_wait(wait, tid, in, slot);
 	spb_untold[cpu]++;
 	if (w) {
-		w->s.flags = SPB_UNTOLD;
+		w->s.flags = SPB_LATE;
 		put(w, 0);
 	}
 	return true;
 }
 
-static __always_inline void learn_clock(const struct spb_wait *wait, struct task_struct *t)
+/* When the current task last got the CPU, by our clock; 0: not known. */
+static __always_inline __u64 arrival_of(struct task_struct *t)
 {
 	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-	if (wait->in_ns < spb_since_ns || !bpf_core_field_exists(t->sched_info.last_arrival))
-		return;
-	__u64 arrival = t->sched_info.last_arrival;
-	if (arrival)
-		spb_clock[cpu] = spb_clock_any = wait->in_ns - arrival;
+	__u64 in = spb_clock[cpu] ? spb_clock[cpu] : spb_clock_any;
+	if (!in || !bpf_core_field_exists(t->sched_info.last_arrival))
+		return 0;
+	return in + BPF_CORE_READ(t, sched_info.last_arrival);
 }
 
-/* What a sample finds. */
+/* The scheduler takes the time a little earlier than we do, and much earlier when the host took the CPU
+ * in between: the least difference is the right one. It follows the clocks' drift slowly. */
+static __always_inline void learn_clock(struct task_struct *prev, struct task_struct *next,
+					__u64 now)
+{
+	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
+		return;
+	__u64 arrival = prev->sched_info.last_arrival, had = spb_clock[cpu];
+	if (arrival && spb_in_tid[cpu] == prev->pid && spb_in_ns[cpu]) {
+		__u64 seen = spb_in_ns[cpu] - arrival;
+		spb_clock[cpu] = !had || seen < had ? seen : had + ((seen - had) >> 6);
+		spb_clock_any = spb_clock[cpu];
+	}
+	spb_in_ns[cpu] = now;
+	spb_in_tid[cpu] = next->pid;
+}
+
+/* What a sample finds, unless it came upon the switch away that began the wait. */
 static __always_inline void end_by_sample(struct task_struct *t)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
-	if (wait && wait->out_ns)
-		end_untold(wait, tid, t, bpf_ktime_get_ns(), 0);
+	if (!wait || !wait->out_ns)
+		return;
+	__u64 in = arrival_of(t);
+	if (in > wait->out_ns)
+		end_untold(wait, tid, in, bpf_ktime_get_ns(), 0);
 }
 
 /* What the next switch away finds. */
 static __always_inline void end_by_switch(struct spb_wait *wait, struct task_struct *t, __u64 now)
 {
 	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-	if (!wait->out_ns) {
-		learn_clock(wait, t);
-	} else if (!end_untold(wait, t->pid, t, now, 1) && wait->out_ns >= spb_since_ns) {
-		wait->in_ns = 0;
+	if (wait->out_ns && !end_untold(wait, t->pid, arrival_of(t), now, 1) &&
+	    wait->out_ns >= spb_since_ns) {
 		spb_missed[cpu]++;
 		spb_missed_ns[cpu] += now - wait->out_ns;
 	}
@@ -302,19 +333,27 @@ static __always_inline void want_stack(struct task_struct *t, __u32 tid, __u64 n
 		r->since_ns = 0;
 }
 
+/* The kernel's chain of a thread that is off the CPU, or, less the first `skip` frames, of the current one. */
+static __always_inline void put_chain(struct work *w, struct task_struct *t, __u64 skip)
+{
+	long n = bpf_get_task_stack(t, w->ip, SPB_MAX_CHAIN * 8, skip & BPF_F_SKIP_FIELD_MASK);
+	w->s.n_kernel = n > 0 ? (__u32)n / 8 : 0;
+}
+
 static __always_inline void switch_in(struct task_struct *t, __u64 now, bool plain)
 {
 	__u32 tid = t->pid;
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait)
 		return;
-	wait->in_ns = now;
 	struct work *w = wait->out_ns ? end_wait(wait, tid, now, 1) : NULL;
 	if (!w)
 		return;
 	if (spb_kernel) {
-		long n = bpf_get_task_stack(t, w->ip, SPB_MAX_CHAIN * 8, 0);
-		w->s.n_kernel = n > 0 ? (__u32)n / 8 : 0;
+		put_chain(w, t, 0);
+		__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+		spb_chain_ip[cpu] = w->ip[0];
+		spb_chain_tid[cpu] = w->s.n_kernel ? tid : 0;
 	}
 	put(w, 0);
 	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0)
@@ -326,6 +365,8 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	__u64 now = bpf_ktime_get_ns();
+	if (!spb_exit)
+		learn_clock(prev, next, now);
 	if (spb_since_ns > now)
 		return 0;
 	if (is_target(prev))
@@ -347,6 +388,46 @@ int off_switch_plain(__u64 *ctx)
 	return switched(ctx, true);
 }
 
+/* On its own stack a program finds itself and what called it first. How much that is shows the chain
+ * of a thread as sched_switch had it, and again a moment later, when the thread runs. */
+static __always_inline void learn_skip(struct task_struct *t, __u32 cpu)
+{
+	__u32 slot = 1;
+	struct work *w = bpf_map_lookup_elem(&spb_work, &slot);
+	if (!w || spb_chain_tid[cpu] != t->pid)
+		return;
+	long n = bpf_get_task_stack(t, w->ip, OWN_FRAMES * 8, 0);
+	for (__u32 i = 0; i < OWN_FRAMES && (long)i * 8 < n; i++)
+		if (w->ip[i] == spb_chain_ip[cpu] && !spb_skip)
+			spb_skip = i + 1;
+}
+
+/* A thread leaves the scheduler: it is back, whether sched_switch told of it or not. */
+SEC("?tp_btf/sched_exit_tp")
+int off_exit(__u64 *ctx)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	if (!ctx[0] || spb_since_ns == ~0ull || !is_target(t))
+		return 0;
+	__u32 tid = t->pid, cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	if (wait && !wait->out_ns && spb_kernel && !spb_skip)
+		learn_skip(t, cpu);
+	if (!wait || !wait->out_ns)
+		return 0;
+	__u64 now = bpf_ktime_get_ns();
+	struct work *w = end_wait(wait, tid, now, 1);
+	spb_untold[cpu]++;
+	if (!w)
+		return 0;
+	if (spb_kernel && spb_skip)
+		put_chain(w, t, spb_skip - 1);
+	put(w, 0);
+	if (spb_after && &bpf_task_work_schedule_resume_impl != 0)
+		want_stack(t, tid, now);
+	return 0;
+}
+
 /* Who wakes it; an interrupt is nobody: whom it interrupted has no part in it. */
 SEC("?tp_btf/sched_waking")
 int off_waking(__u64 *ctx)
@@ -362,6 +443,8 @@ int off_waking(__u64 *ctx)
 	bool nobody = in_interrupt();
 	wait->waker_pid = nobody ? 0 : id >> 32;
 	wait->waker_tid = nobody ? 0 : (__u32)id;
+	if (!nobody)
+		bpf_get_current_comm(wait->waker_comm, SPB_COMM);
 	return 0;
 }
 

@@ -32,7 +32,8 @@
 
 #define SPB_COOKIE                                                                                 \
 	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
-#define SPB_SWITCHES 64u /* of switches back half are not told: see off_cpu.h, untold */
+#define SPB_EXIT 64u /* tracepoint sched_exit_tp, Linux 6.14: see off_cpu.h */
+#define SPB_SWITCHES 128u /* of switches back half are not told: see off_cpu.h, untold */
 
 #define SPB_ON_CPU 1u
 #define SPB_WAIT 2u  /* a time off the CPU, without user side: see off_cpu.h */
@@ -43,7 +44,9 @@
 #define SPB_COMPAT 4u   /* a 32-bit task */
 #define SPB_CLIPPED 8u  /* the copy ends where the stack does */
 #define SPB_FAULTED 16u /* a page was missing: the copy ends before it */
-#define SPB_UNTOLD 32u  /* a wait whose end was found after: no stack of it will come */
+#define SPB_LATE 32u /* a wait whose end was found late: no stack of it will come after */
+
+#define SPB_COMM 16 /* TASK_COMM_LEN */
 
 struct spb_sample {
 	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
@@ -56,14 +59,17 @@ struct spb_sample {
 	__u32 n_kernel, stack_bytes;
 	__u32 state; /* of a wait: the task's state bits */
 	__u32 waker_pid, waker_tid, zero;
-	__u64 regs[SPB_N_REGS]; /* the user's, in the order of perf's register numbers */
+	union {
+		__u64 regs[SPB_N_REGS]; /* the user's, in the order of perf's register numbers */
+		char waker_comm[SPB_COMM]; /* of a wait */
+	};
 };
 
 /* A thread that is off the CPU now: spb_waits, by tid. */
 struct spb_wait {
 	__u64 out_ns; /* 0: it is not */
-	__u64 in_ns;  /* the last time that it was told to come back */
 	__u32 state, waker_pid, waker_tid, pid;
+	char waker_comm[SPB_COMM];
 };
 
 #endif

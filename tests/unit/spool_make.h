@@ -42,6 +42,18 @@ static inline uint64_t make_time(uint32_t i)
 	return UINT64_C(5000000000) + i * UINT64_C(1001001) + i % 7 * 311;
 }
 
+/* Each fourth sample has a wait; three kinds of them. */
+static inline bool make_wait(uint32_t i, struct sp_spool_wait *out)
+{
+	static const struct sp_spool_wait waits[] = {
+		{.state = 1, .waker_pid = 7, .waker_tid = 9, .waker_comm = "waker"},
+		{.state = 0x102, .waker_comm = ""},
+		{.state = UINT32_MAX, .waker_pid = 100, .waker_tid = 101, .waker_comm = "before"},
+	};
+	*out = waits[i / 4 % 3];
+	return i % 4 == 1;
+}
+
 static inline struct sp_spool_writer *make_begin(struct sp_buf *out, uint64_t resolution)
 {
 	struct sp_spool_writer *w;
@@ -101,6 +113,11 @@ static inline void make_samples(struct sp_spool_writer *w)
 				       : sp_spool_put_string(w, "after", 5),
 			.set = set[p],
 		};
+		struct sp_spool_wait wait;
+		if (make_wait(i, &wait))
+			s.wait = sp_spool_put_wait(w, wait.state, wait.waker_pid, wait.waker_tid,
+						   sp_spool_put_string(w, wait.waker_comm,
+								       strlen(wait.waker_comm)));
 		if (sp_spool_put_sample(w, &s, &err) < 0 ||
 		    (i % 10 == 9 && sp_spool_flush(w, &err) < 0))
 			abort();

@@ -11,11 +11,23 @@
 	} while (0)
 
 
+static void check_wait(const struct sp_spool *s, const struct sp_spool_sample *out, uint32_t i)
+{
+	struct sp_spool_wait want, got = sp_spool_wait(s, out->wait);
+	bool has = make_wait(i, &want);
+	ok(has ? out->wait && got.state == want.state && got.waker_pid == want.waker_pid &&
+			 got.waker_tid == want.waker_tid && !strcmp(got.waker_comm, want.waker_comm)
+	       : !out->wait && !*got.waker_comm,
+	   "the wait of sample %u comes back", i);
+}
+
 static void check_sample(struct sp_spool *s, uint32_t i, uint64_t resolution)
 {
 	struct sp_spool_sample out;
 	struct sp_err err;
 	bool good = sp_spool_next(s, &out, &err) == 1;
+	if (good)
+		check_wait(s, &out, i);
 	uint32_t p = i % 2;
 	uint64_t base = 0x7f0000000000 + p * 0x100000;
 	const struct sp_spool_thread *t = good ? sp_spool_thread(s, out.thread) : NULL;
@@ -55,6 +67,20 @@ static void check_sample(struct sp_spool *s, uint32_t i, uint64_t resolution)
 	if (good && i % 5 == 0)
 		good = f[n - 1].mode == SP_FRAME_TRUNCATED && f[n - 1].module == SP_NONE;
 	ok(good, "sample %u comes back", i);
+}
+
+static void check_waits(struct sp_spool *s)
+{
+	static const struct {
+		uint32_t state;
+		const char *word;
+	} states[] = {{0, "running"},	  {0x2001, "sleeping"}, {2, "disk sleep"}, {0x102, "disk sleep"},
+		      {0x402, "idle"},	  {4, "stopped"},	{0x108, "tracing stop"}, {0x40, "parked"},
+		      {UINT32_MAX, "unknown"}};
+	ok(sp_spool_n_waits(s) == 4, "three kinds of waits and none: %zu", sp_spool_n_waits(s));
+	for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+		ok(!strcmp(sp_spool_wait_state(states[i].state), states[i].word), "state %x is %s",
+		   states[i].state, states[i].word);
 }
 
 static void check_rest(struct sp_spool *s)
@@ -229,6 +255,7 @@ int main(void)
 		ok(sp_spool_next(s, &out, &err) == 0, "then it ends");
 		if (resolution == 1) {
 			check_rest(s);
+			check_waits(s);
 			check_shared_frames(s);
 		}
 		sp_spool_close(s);

@@ -83,8 +83,18 @@ struct sp_spool_sample {
 	uint32_t stack;  /* dense id, 0 the empty one; another process's same stack may have the same */
 	uint32_t cpu;    /* UINT32_MAX = unknown */
 	uint32_t maps;   /* what its process had mapped then: stack, maps and thread name the frames */
+	uint32_t wait;   /* of a time off the CPU: for sp_spool_wait(); 0 = nothing more is known */
 	uint64_t weight;
 	const char *comm; /* the thread's name at this time; valid until the next call */
+};
+
+/* What is known of a time off the CPU (a sample of the event offcpu-time, whose weight is its length)
+ * besides. Recorded by sp-capture --off-cpu; other recorders tell the length alone. */
+struct sp_spool_wait {
+	uint32_t state; /* the kernel's task state bits (include/linux/sched.h): 0 = it could have run, 1
+			 * asleep, 2 uninterruptible …; UINT32_MAX = not known */
+	int32_t waker_pid, waker_tid; /* who woke it; 0: an interrupt (a clock, a device), or not known */
+	const char *waker_comm;       /* that thread's name then, "" = not known */
 };
 
 struct sp_spool_info {
@@ -160,6 +170,12 @@ size_t sp_spool_n_events(const struct sp_spool *s);
 const struct sp_spool_event *sp_spool_event(const struct sp_spool *s, uint32_t index);
 size_t sp_spool_n_frames(const struct sp_spool *s); /* frame ids are below this */
 size_t sp_spool_n_stacks(const struct sp_spool *s); /* stack ids are below this */
+size_t sp_spool_n_waits(const struct sp_spool *s);  /* wait ids are below this; equal waits of one
+						     * recording have one id */
+struct sp_spool_wait sp_spool_wait(const struct sp_spool *s, uint32_t id);
+/* A state as a word, those of /proc/PID/status: "running" (it could have run), "sleeping", "disk sleep"
+ * (uninterruptible), "stopped", "tracing stop", "parked", "idle", or "unknown". Static. */
+const char *sp_spool_wait_state(uint32_t state);
 size_t sp_spool_n_losses(const struct sp_spool *s);
 const struct sp_spool_loss *sp_spool_loss(const struct sp_spool *s, size_t index);
 size_t sp_spool_n_execs(const struct sp_spool *s); /* the crate's process_execs */
