@@ -91,3 +91,16 @@ bool sp_grow(void *ptr, size_t *cap, size_t need, size_t size)
 	*cap = want;
 	return true;
 }
+
+void sp_shrink(void *ptr, size_t *cap, size_t n, size_t size)
+{
+	if (n >= *cap)
+		return;
+	void *old;
+	memcpy(&old, ptr, sizeof old);
+	void *fit = realloc(old, (n ? n : 1) * size);
+	if (!fit)
+		return;
+	memcpy(ptr, &fit, sizeof fit);
+	*cap = n ? n : 1;
+}

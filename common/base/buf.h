@@ -70,6 +70,9 @@ void sp_buf_printf(struct sp_buf *b, const char *fmt, ...) __attribute__((format
  * appending costs O(1). False when memory ends; the array stays as it was. */
 bool sp_grow(void *ptr, size_t *cap, size_t need, size_t size);
 
+/* Gives back what an array, as sp_grow makes it, has beyond n elements. */
+void sp_shrink(void *ptr, size_t *cap, size_t n, size_t size);
+
 /* Append one element to an array kept as (T *v; size_t n, cap): SP_PUSH(&x.v, &x.n, &x.cap) gives
  * a pointer to the new, zeroed element, or NULL. */
 #define SP_PUSH(v, n, cap)                                                                         \

@@ -6,8 +6,14 @@
 
 /* How the bytes of each form are stepped over; sizes that depend on the unit have names. */
 enum { N_ADDR = 17, N_OFFSET, N_REF_ADDR };
-#define FIXED(bytes) {true, DW_FIXED, (bytes)}
-#define BY(step) {true, (step), 0}
+#define FIXED(bytes)                                                                               \
+	{                                                                                          \
+		true, DW_FIXED, (bytes)                                                            \
+	}
+#define BY(step)                                                                                   \
+	{                                                                                          \
+		true, (step), 0                                                                    \
+	}
 struct form_step {
 	bool known;
 	uint8_t step, n;
@@ -86,32 +92,38 @@ enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, b
 	return (enum dw_step)s.step;
 }
 
-bool dw_attr_plan(const struct dw_unit *u, struct dw_attr *a)
+bool dw_attr_next_slow(struct sp_cursor *list, struct dw_attr *a)
 {
-	uint32_t n;
-	bool known;
-	a->step = (uint8_t)dw_form_step(u, a->form, &n, &known);
-	a->n = (uint8_t)n;
-	return known;
+	uint64_t at = sp_cur_uleb(list), form = sp_cur_uleb(list);
+	int64_t implicit = form == DW_FORM_implicit_const ? sp_cur_sleb(list) : 0;
+	list->bad |= at > UINT16_MAX || form > UINT16_MAX;
+	*a = (struct dw_attr){.at = (uint16_t)at, .form = (uint16_t)form, .implicit = implicit};
+	return !list->bad && (at || form);
 }
 
 void dw_scratch_deinit(struct dw_scratch *s)
 {
 	free(s->v);
-	free(s->attrs);
 	free(s->skips);
+	free(s->dirs);
+	free(s->files);
+	free(s->firsts);
+	free(s->marks);
 }
 
-static bool add_skip(struct dw_scratch *t, struct dw_abbrev *a, const struct dw_attr *at)
+static bool add_skip(struct dw_scratch *t, struct dw_abbrev *a, enum dw_step step, uint32_t n)
 {
-	if (at->step == DW_FIXED && a->n_skips && t->skips[t->n_skips - 1].step == DW_FIXED) {
-		t->skips[t->n_skips - 1].n += at->n;
+	struct dw_skip *last = a->n_skips ? &t->skips[t->n_skips - 1] : NULL;
+	if (step == DW_FIXED && last && last->step == DW_FIXED && last->n + n <= UINT8_MAX) {
+		last->n = (uint8_t)(last->n + n);
 		return true;
 	}
-	if (t->n_skips == t->skips_cap &&
-	    !sp_grow(&t->skips, &t->skips_cap, t->n_skips + 1, sizeof *t->skips))
+	if (a->n_skips == DW_SKIPS_MANY)
+		return true;
+	struct dw_skip *slot = SP_PUSH(&t->skips, &t->n_skips, &t->skips_cap);
+	if (!slot)
 		return false;
-	t->skips[t->n_skips++] = (struct dw_skip){.step = at->step, .n = at->n};
+	*slot = (struct dw_skip){(uint8_t)step, (uint8_t)n};
 	a->n_skips++;
 	return true;
 }
@@ -120,49 +132,51 @@ static bool add_skip(struct dw_scratch *t, struct dw_abbrev *a, const struct dw_
 static bool read_attrs(struct dw_unit *u, struct dw_scratch *t, struct dw_abbrev *a,
 		       struct sp_cursor *c)
 {
-	for (;;) {
-		uint64_t at, form;
-		if (c->end - c->p >= 2 && !c->bad && !((c->p[0] | c->p[1]) & 0x80)) {
-			at = c->p[0]; /* nearly all of them */
-			form = c->p[1];
-			c->p += 2;
-		} else {
-			at = sp_cur_uleb(c);
-			form = sp_cur_uleb(c);
-		}
-		int64_t implicit = form == DW_FORM_implicit_const ? sp_cur_sleb(c) : 0;
-		if (c->bad)
+	struct dw_attr attr;
+	size_t first_skip = t->n_skips;
+	while (dw_attr_next(c, &attr)) {
+		uint32_t n;
+		bool known;
+		enum dw_step step = dw_form_step(u, attr.form, &n, &known);
+		if (!known || !add_skip(t, a, step, n))
 			return false;
-		if (!at && !form)
-			return true;
-		struct dw_attr attr = {
-			.at = (uint16_t)at, .form = (uint16_t)form, .implicit = implicit};
-		if (at > UINT16_MAX || form > UINT16_MAX || !dw_attr_plan(u, &attr) ||
-		    t->n_attrs >= UINT32_MAX)
-			return false;
-		if (at == DW_AT_sibling && form == DW_FORM_ref4)
+		if (attr.at == DW_AT_sibling && attr.form == DW_FORM_ref4)
 			a->sibling_at = a->fixed;
-		a->fixed = attr.step == DW_FIXED && a->fixed >= 0 && a->fixed < INT16_MAX
-				   ? a->fixed + attr.n
-				   : -1;
-		if (t->n_attrs == t->attrs_cap &&
-		    !sp_grow(&t->attrs, &t->attrs_cap, t->n_attrs + 1, sizeof *t->attrs))
-			return false;
-		if (!add_skip(t, a, &attr))
-			return false;
-		t->attrs[t->n_attrs++] = attr;
-		a->n_attrs++;
-		a->has_pc |= at == DW_AT_low_pc || at == DW_AT_ranges;
-		a->has_sibling |= at == DW_AT_sibling;
+		bool fixed = step == DW_FIXED && a->fixed >= 0 && a->fixed + n <= INT16_MAX;
+		a->fixed = fixed ? (int16_t)(a->fixed + n) : -1;
+		if (attr.at == DW_AT_low_pc || attr.at == DW_AT_ranges)
+			a->flags |= DW_HAS_PC;
+		if (attr.at == DW_AT_sibling)
+			a->flags |= DW_HAS_SIBLING;
 	}
+	if (a->fixed >= 0) {
+		t->n_skips = first_skip;
+		a->n_skips = 0;
+	}
+	return !c->bad;
 }
 
-static void *keep(struct sp_dwarf *d, const void *from, size_t n, size_t size)
+void *dw_keep(struct sp_dwarf *d, const void *from, size_t n, size_t size, size_t align)
 {
-	void *out = sp_arena_take(&d->memory, n * size + 1, _Alignof(struct dw_attr));
+	void *out = sp_arena_take(&d->memory, n * size + 1, align);
 	if (out && n)
 		memcpy(out, from, n * size);
 	return out;
+}
+
+/* The codes of a table that is not dense. */
+static void map_codes(struct dw_abbrevs *t)
+{
+	struct sp_cursor c = t->bytes;
+	for (size_t i = 0; i < t->n; i++) {
+		struct dw_attr attr;
+		uint64_t code = sp_cur_uleb(&c);
+		if (sp_map64_get(&t->by_code, code) == SP_NOT_FOUND)
+			sp_map64_put(&t->by_code, code, (uint32_t)i);
+		c.p = t->bytes.p + t->v[i].attrs;
+		while (dw_attr_next(&c, &attr))
+			;
+	}
 }
 
 static struct dw_abbrevs *read_table(struct dw_unit *u, uint64_t off)
@@ -173,34 +187,33 @@ static struct dw_abbrevs *read_table(struct dw_unit *u, uint64_t off)
 	if (!t)
 		return NULL;
 	struct sp_cursor c = dw_cursor(u->obj, dw_section(u->obj, DW_ABBREV), off);
-	*t = (struct dw_abbrevs){.dense = true};
-	s->n = s->n_attrs = s->n_skips = 0;
+	*t = (struct dw_abbrevs){.bytes = c, .dense = true};
+	s->n = s->n_skips = 0;
 	for (;;) {
-		struct dw_abbrev a = {.code = sp_cur_uleb(&c), .sibling_at = -1};
-		if (c.bad || !a.code)
+		uint64_t code = sp_cur_uleb(&c);
+		if (c.bad || !code)
 			break;
 		uint64_t tag = sp_cur_uleb(&c);
+		struct dw_abbrev a = {.first_skip = (uint32_t)s->n_skips, .sibling_at = -1};
 		a.tag = tag > UINT16_MAX ? 0 : (uint16_t)tag;
-		a.children = sp_cur_u8(&c) != 0;
-		a.first_attr = (uint32_t)s->n_attrs;
-		a.first_skip = (uint32_t)s->n_skips;
+		a.flags = sp_cur_u8(&c) ? DW_CHILDREN : 0;
 		const uint8_t *from = c.p;
-		if (!read_attrs(u, s, &a, &c) || !dw_work(d, (uint64_t)(c.p - from)))
+		a.attrs = (uint32_t)(from - t->bytes.p);
+		if (from - t->bytes.p > UINT32_MAX || !read_attrs(u, s, &a, &c) ||
+		    !dw_work(d, (uint64_t)(c.p - from)))
 			break; /* what came before it is good */
-		t->dense &= a.code == s->n + 1;
+		t->dense &= code == s->n + 1;
 		if (s->n == s->cap && !sp_grow(&s->v, &s->cap, s->n + 1, sizeof a))
 			break;
 		s->v[s->n++] = a;
 	}
 	t->n = s->n;
-	t->v = keep(d, s->v, s->n, sizeof *s->v);
-	t->attrs = keep(d, s->attrs, s->n_attrs, sizeof *s->attrs);
-	t->skips = keep(d, s->skips, s->n_skips, sizeof *s->skips);
-	if (!t->v || !t->attrs || !t->skips)
+	t->v = dw_keep(d, s->v, s->n, sizeof *s->v, _Alignof(struct dw_abbrev));
+	t->skips = dw_keep(d, s->skips, s->n_skips, sizeof *s->skips, 1);
+	if (!t->v || !t->skips)
 		return NULL;
-	for (size_t i = 0; !t->dense && i < t->n; i++)
-		if (sp_map64_get(&t->by_code, t->v[i].code) == SP_NOT_FOUND)
-			sp_map64_put(&t->by_code, t->v[i].code, (uint32_t)i);
+	if (!t->dense)
+		map_codes(t);
 	return t;
 }
 

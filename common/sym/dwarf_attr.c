@@ -17,7 +17,7 @@ struct sp_cursor dw_unit_cursor(struct dw_unit *u, uint64_t off)
 	return c;
 }
 
-void dw_step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n)
+static void step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n)
 {
 	/* An indirect form that leads to another one is not followed: no compiler makes it. */
 	for (int indirect = 0; step == DW_INDIRECT; indirect++) {
@@ -56,14 +56,35 @@ void dw_step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uin
 	}
 }
 
+void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, uint64_t form)
+{
+	uint32_t n;
+	bool known;
+	enum dw_step step = dw_form_step(u, form, &n, &known);
+	if (!known)
+		c->bad = true;
+	else if (step == DW_FIXED)
+		sp_cur_skip(c, n);
+	else
+		step_over(u, c, step, n);
+}
+
 void dw_skip_attrs_slow(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
 {
+	if (a->n_skips == DW_SKIPS_MANY) {
+		struct sp_cursor list = dw_attrs(u->abbrevs, a);
+		struct dw_attr at;
+		while (!c->bad && dw_attr_next(&list, &at))
+			dw_attr_skip(u, c, at.form);
+		dw_attrs_done(u, a, &list);
+		return;
+	}
 	const struct dw_skip *s = &u->abbrevs->skips[a->first_skip];
 	for (uint32_t i = 0; i < a->n_skips; i++) {
 		if (s[i].step == DW_FIXED)
 			sp_cur_skip(c, s[i].n);
 		else
-			dw_step_over(u, c, s[i].step, s[i].n);
+			step_over(u, c, s[i].step, s[i].n);
 	}
 }
 
@@ -254,17 +275,6 @@ static bool read_number(struct dw_unit *u, struct sp_cursor *c, const struct dw_
 	}
 }
 
-static void skip_form(struct dw_unit *u, struct sp_cursor *c, uint64_t form)
-{
-	uint32_t n;
-	bool known;
-	enum dw_step step = dw_form_step(u, form, &n, &known);
-	if (known && step != DW_INDIRECT)
-		dw_step_over(u, c, step, n);
-	else
-		c->bad = true;
-}
-
 void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a, struct dw_val *v)
 {
 	uint64_t form = a->form;
@@ -276,5 +286,35 @@ void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *
 	v->str = NULL;
 	if (read_number(u, c, a, form, v) || read_reference(u, c, form, v))
 		return;
-	skip_form(u, c, form);
+	if (form == DW_FORM_indirect)
+		c->bad = true; /* no compiler makes one lead to another */
+	else
+		dw_attr_skip(u, c, form);
+}
+
+uint64_t dw_skip_to_sibling(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
+{
+	uint64_t sibling = 0;
+	if (a->sibling_at >= 0) {
+		struct sp_cursor at = *c;
+		sp_cur_skip(&at, (uint64_t)a->sibling_at);
+		uint64_t relative = sp_cur_u32(&at);
+		sibling = at.bad ? 0 : u->off + relative;
+	} else if (a->flags & DW_HAS_SIBLING) {
+		struct sp_cursor list = dw_attrs(u->abbrevs, a), values = *c;
+		struct dw_attr at;
+		while (!values.bad && dw_attr_next(&list, &at)) {
+			struct dw_val v;
+			if (at.at != DW_AT_sibling) {
+				dw_attr_skip(u, &values, at.form);
+				continue;
+			}
+			dw_attr_read(u, &values, &at, &v);
+			sibling = v.class == DW_V_REF ? v.u : 0;
+			break;
+		}
+		dw_attrs_done(u, a, &list);
+	}
+	dw_skip_attrs(u, c, a);
+	return sibling;
 }

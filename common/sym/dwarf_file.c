@@ -234,6 +234,7 @@ void sp_dwarf_close(struct sp_dwarf *d)
 	}
 	dw_obj_deinit(&d->main);
 	dw_scratch_deinit(&d->scratch);
+	free(d->special);
 	sp_arena_deinit(&d->memory);
 	sp_strpool_deinit(&d->strings);
 	sp_ranges_deinit(&d->code);

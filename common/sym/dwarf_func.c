@@ -27,33 +27,35 @@ static void read_place(struct dw_unit *u, struct sp_cursor *c, const struct dw_a
 		       struct place *p)
 {
 	*p = (struct place){0};
-	const struct dw_attr *at = &u->abbrevs->attrs[a->first_attr];
-	for (uint32_t i = 0; i < a->n_attrs && !c->bad; i++, at++) {
+	struct sp_cursor list = dw_attrs(u->abbrevs, a);
+	struct dw_attr at;
+	while (!c->bad && dw_attr_next(&list, &at)) {
 		struct dw_val v;
-		switch (at->at) {
+		switch (at.at) {
 		case DW_AT_low_pc:
 		case DW_AT_high_pc:
 		case DW_AT_ranges:
-			dw_attr_read(u, c, at, &v);
-			dw_pc_attr(&p->pc, at->at, &v);
+			dw_attr_read(u, c, &at, &v);
+			dw_pc_attr(&p->pc, at.at, &v);
 			break;
 		case DW_AT_sibling:
-			dw_attr_read(u, c, at, &v);
+			dw_attr_read(u, c, &at, &v);
 			p->sibling = v.class == DW_V_REF ? v.u : 0;
 			break;
 		case DW_AT_call_file:
-			dw_attr_read(u, c, at, &v);
+			dw_attr_read(u, c, &at, &v);
 			p->call_file = v.u;
 			break;
 		case DW_AT_call_line:
-			dw_attr_read(u, c, at, &v);
+			dw_attr_read(u, c, &at, &v);
 			p->call_line = v.u;
 			break;
 		default:
-			dw_attr_skip(u, c, at);
+			dw_attr_skip(u, c, at.form);
 			break;
 		}
 	}
+	dw_attrs_done(u, a, &list);
 }
 
 static bool add_func(struct dw_unit *u, struct dw_funcs *f, uint64_t off,
@@ -93,26 +95,6 @@ static bool may_hold_functions(uint16_t tag, bool deep)
 	}
 }
 
-/* Steps over the attributes; the sibling's offset, or 0 when the entry does not say it. */
-static uint64_t skip_to_sibling(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a)
-{
-	uint64_t sibling = 0;
-	if (a->sibling_at >= 0) {
-		struct sp_cursor at = *c;
-		sp_cur_skip(&at, (uint64_t)a->sibling_at);
-		uint64_t relative = sp_cur_u32(&at);
-		sibling = at.bad ? 0 : u->off + relative;
-		dw_skip_attrs(u, c, a);
-	} else if (a->has_sibling) {
-		struct place p;
-		read_place(u, c, a, &p);
-		sibling = p.sibling;
-	} else {
-		dw_skip_attrs(u, c, a);
-	}
-	return sibling;
-}
-
 /* Where the cursor goes on after an entry with children: among them, or behind them when it says
  * where that is. Returns the change of depth. */
 static unsigned step(const uint8_t *base, struct sp_cursor *c, uint64_t sibling, bool enter)
@@ -134,7 +116,7 @@ static bool read_funcs(struct dw_unit *u, struct dw_funcs *f, bool deep)
 	do {
 		uint64_t off = (uint64_t)(c.p - base);
 		uint64_t code = sp_cur_uleb(&c);
-		if (c.bad)
+		if (c.bad || !dw_work(u->obj->d, 0))
 			break;
 		if (!code) {
 			depth -= depth > 0;
@@ -144,20 +126,20 @@ static bool read_funcs(struct dw_unit *u, struct dw_funcs *f, bool deep)
 		if (!a)
 			break;
 		uint64_t sibling = 0;
-		if (a->has_pc && a->tag == DW_TAG_subprogram) {
+		if (a->flags & DW_HAS_PC && a->tag == DW_TAG_subprogram) {
 			struct place p;
 			read_place(u, &c, a, &p);
 			if (!c.bad && !add_func(u, f, off, &p.pc))
 				return false;
 			sibling = p.sibling;
-		} else if (a->children) {
-			sibling = skip_to_sibling(u, &c, a);
+		} else if (a->flags & DW_CHILDREN) {
+			sibling = dw_skip_to_sibling(u, &c, a);
 		} else {
 			dw_skip_attrs(u, &c, a);
 		}
 		if (c.bad)
 			break;
-		if (a->children)
+		if (a->flags & DW_CHILDREN)
 			depth += step(base, &c, sibling, may_hold_functions(a->tag, deep));
 	} while (depth > 0 && c.p < c.end);
 	return true;
@@ -173,7 +155,9 @@ static struct dw_funcs *funcs_new(struct dw_unit *u, bool deep)
 		dw_funcs_free(f);
 		return NULL;
 	}
-	f->pcs.n = 0;
+	sp_shrink(&f->v, &f->cap, f->n, sizeof *f->v);
+	free(f->pcs.v);
+	f->pcs = (struct dw_pcs){0};
 	return f;
 }
 
@@ -255,14 +239,14 @@ static bool read_inlines(struct dw_unit *u, struct dw_funcs *f, struct dw_func *
 			if (!add_inline(u, f, off, &p))
 				return false;
 			f->inlines[self].next = self + 1;
-		} else if (a->children) {
-			sibling = skip_to_sibling(u, &c, a);
+		} else if (a->flags & DW_CHILDREN) {
+			sibling = dw_skip_to_sibling(u, &c, a);
 		} else {
 			dw_skip_attrs(u, &c, a);
 		}
 		if (c.bad)
 			break;
-		if (a->children && step(base, &c, sibling, enter)) {
+		if (a->flags & DW_CHILDREN && step(base, &c, sibling, enter)) {
 			if (depth == MAX_DEPTH)
 				break;
 			open[depth++] = self;

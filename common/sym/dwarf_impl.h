@@ -53,32 +53,33 @@ enum dw_step {
 
 struct dw_attr {
 	uint16_t at, form;
-	uint8_t step, n;  /* how it is stepped over: enum dw_step, and bytes where they are fixed */
 	int64_t implicit; /* DW_FORM_implicit_const */
 };
 
 struct dw_skip {
-	uint32_t step; /* enum dw_step */
-	uint32_t n;    /* DW_FIXED */
+	uint8_t step; /* enum dw_step */
+	uint8_t n;    /* DW_FIXED */
 };
 
+/* An abbreviation takes 16 bytes, for a program has hundreds of thousands: its attributes stay where
+ * they are in .debug_abbrev. */
 struct dw_abbrev {
-	uint64_t code;
-	uint32_t first_attr, n_attrs;
-	uint32_t first_skip, n_skips;
-	int32_t fixed;      /* bytes of all attributes, or -1 when that depends */
-	int32_t sibling_at; /* where among them a sibling of form ref4 is, or -1 */
+	uint32_t attrs;      /* where their list is, from the table's start */
+	uint32_t first_skip; /* how the attributes are stepped over; none where `fixed` says it */
 	uint16_t tag;
-	bool children;
-	bool has_pc; /* low_pc or ranges */
-	bool has_sibling;
+	int16_t fixed;      /* bytes of all attributes, or -1 when that depends */
+	int16_t sibling_at; /* where among them a sibling of form ref4 is, or -1 */
+	uint8_t n_skips;    /* DW_SKIPS_MANY: too many, the list of attributes tells */
+	uint8_t flags;
 };
+#define DW_SKIPS_MANY UINT8_MAX
+enum { DW_CHILDREN = 1, DW_HAS_PC = 2 /* low_pc or ranges */, DW_HAS_SIBLING = 4 };
 
 struct dw_abbrevs {
 	struct dw_abbrev *v; /* the arrays are in the reader's memory */
 	size_t n;
-	struct dw_attr *attrs;
 	struct dw_skip *skips;
+	struct sp_cursor bytes;  /* the table, and what is behind it */
 	struct sp_map64 by_code; /* only when codes are not 1, 2, 3, … */
 	bool dense;
 };
@@ -86,6 +87,9 @@ struct dw_abbrevs {
 struct dw_obj;
 struct dw_lines;
 struct dw_funcs;
+struct dw_file;
+struct dw_mark;
+struct dw_special;
 
 /* A value as it was read; references and strings are resolved by who needs them. */
 enum dw_class { DW_V_NONE, DW_V_ADDR, DW_V_UINT, DW_V_OFFSET, DW_V_STRING, DW_V_REF, DW_V_RNGX };
@@ -177,20 +181,27 @@ struct dw_obj {
 	struct dw_cu_index *cu_index; /* owned: of a dwp */
 };
 
-/* Where a table of abbreviations grows until its size is known. */
+/* Where tables of abbreviations and of lines grow until their sizes are known. */
 struct dw_scratch {
 	struct dw_abbrev *v; /* owned */
 	size_t n, cap;
-	struct dw_attr *attrs; /* owned */
-	size_t n_attrs, attrs_cap;
 	struct dw_skip *skips; /* owned */
 	size_t n_skips, skips_cap;
+	const char **dirs; /* owned */
+	size_t n_dirs, dirs_cap;
+	struct dw_file *files; /* owned */
+	size_t n_files, files_cap;
+	uint32_t *firsts; /* owned */
+	size_t n_firsts, firsts_cap;
+	struct dw_mark *marks; /* owned */
+	size_t n_marks, marks_cap;
 };
 
 struct sp_dwarf {
 	struct dw_obj main;
 	struct sp_arena memory;
 	struct dw_scratch scratch;
+	struct dw_special *special; /* owned: of the last line table */
 	struct sp_dwarf_options options; /* its pointers are borrowed */
 	uint64_t work_left;
 	struct sp_strpool strings;
@@ -236,9 +247,33 @@ static inline const struct dw_abbrev *dw_abbrev(const struct dw_abbrevs *t, uint
 	return dw_abbrev_slow(t, code);
 }
 enum dw_step dw_form_step(const struct dw_unit *u, uint64_t form, uint32_t *n, bool *known);
-/* Fills step and n; false when the form is not known. */
-bool dw_attr_plan(const struct dw_unit *u, struct dw_attr *a);
+/* The attributes of an abbreviation. */
+static inline struct sp_cursor dw_attrs(const struct dw_abbrevs *t, const struct dw_abbrev *a)
+{
+	struct sp_cursor list = t->bytes;
+	list.p += a->attrs;
+	return list;
+}
+/* What walking the list cost: attributes without bytes could make each entry as long as the table. */
+static inline void dw_attrs_done(struct dw_unit *u, const struct dw_abbrev *a,
+				 const struct sp_cursor *list)
+{
+	(void)dw_work(u->obj->d, (uint64_t)(list->p - u->abbrevs->bytes.p) - a->attrs);
+}
+bool dw_attr_next_slow(struct sp_cursor *list, struct dw_attr *a);
+/* The next one of a list; false at its end, and where it cannot be read (and bad). */
+static inline bool dw_attr_next(struct sp_cursor *list, struct dw_attr *a)
+{
+	const uint8_t *p = list->p;
+	if (list->end - p < 2 || (p[0] | p[1]) & 0x80 || p[1] == DW_FORM_implicit_const || list->bad)
+		return dw_attr_next_slow(list, a);
+	*a = (struct dw_attr){.at = p[0], .form = p[1]}; /* nearly all of them */
+	list->p += 2;
+	return p[0] | p[1];
+}
 void dw_scratch_deinit(struct dw_scratch *s);
+/* A copy of n elements in the reader's memory, or NULL. */
+void *dw_keep(struct sp_dwarf *d, const void *from, size_t n, size_t size, size_t align);
 
 /* dwarf_attr.c */
 struct sp_cursor dw_cursor(const struct dw_obj *o, struct dw_bytes b, uint64_t from);
@@ -252,16 +287,12 @@ static inline void dw_skip_attrs(struct dw_unit *u, struct sp_cursor *c, const s
 	else
 		dw_skip_attrs_slow(u, c, a);
 }
+/* The same; the offset of the entry's sibling, or 0 when it does not say it. */
+uint64_t dw_skip_to_sibling(struct dw_unit *u, struct sp_cursor *c, const struct dw_abbrev *a);
 void dw_attr_read(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a,
 		  struct dw_val *v);
-void dw_step_over(struct dw_unit *u, struct sp_cursor *c, enum dw_step step, uint32_t n);
-static inline void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, const struct dw_attr *a)
-{
-	if (a->step == DW_FIXED)
-		sp_cur_skip(c, a->n);
-	else
-		dw_step_over(u, c, (enum dw_step)a->step, a->n);
-}
+/* Steps over a value; one of an unknown form is bad. */
+void dw_attr_skip(struct dw_unit *u, struct sp_cursor *c, uint64_t form);
 const char *dw_string_at(struct dw_obj *o, enum dw_sec s, uint64_t off);
 const char *dw_string_x(struct dw_unit *u, uint64_t index);
 bool dw_addr_x(struct dw_unit *u, uint64_t index, uint64_t *addr);
@@ -277,7 +308,8 @@ bool dw_pcs_add(struct dw_unit *u, const struct dw_pc_attrs *pc, struct dw_pcs *
 /* dwarf_line.c */
 struct dw_lines *dw_lines_get(struct dw_unit *u);
 void dw_lines_free(struct dw_lines *l);
-bool dw_lines_find(const struct dw_lines *l, uint64_t svma, uint32_t *file, uint32_t *line);
+bool dw_lines_find(struct sp_dwarf *d, const struct dw_lines *l, uint64_t svma, uint32_t *file,
+		   uint32_t *line);
 const char *dw_lines_file(struct dw_unit *u, struct dw_lines *l, uint64_t file);
 
 /* dwarf_func.c */

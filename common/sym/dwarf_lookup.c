@@ -98,7 +98,7 @@ static bool ask_unit(struct dw_unit *u, uint64_t svma, struct answer *a)
 	struct dw_func *fn = dw_func_find(contents, svma);
 	struct dw_lines *lines = dw_lines_get(u);
 	uint32_t file = 0, line = 0;
-	bool has_row = lines && dw_lines_find(lines, svma, &file, &line);
+	bool has_row = lines && dw_lines_find(u->obj->d, lines, svma, &file, &line);
 	if (!fn && (!has_row || a->has_row))
 		return false;
 	*a = (struct answer){contents, fn, lines, has_row, file, line};

@@ -27,30 +27,32 @@ static bool read_entry(struct dw_unit *u, uint64_t off, struct entry *e)
 	if (c.bad || !a)
 		return false;
 	e->tag = a->tag;
-	const struct dw_attr *at = &u->abbrevs->attrs[a->first_attr];
-	for (uint32_t i = 0; i < a->n_attrs && !c.bad; i++, at++) {
+	struct sp_cursor list = dw_attrs(u->abbrevs, a);
+	struct dw_attr at;
+	while (!c.bad && dw_attr_next(&list, &at)) {
 		struct dw_val v;
-		switch (at->at) {
+		switch (at.at) {
 		case DW_AT_linkage_name:
 		case DW_AT_MIPS_linkage_name:
-			dw_attr_read(u, &c, at, &v);
+			dw_attr_read(u, &c, &at, &v);
 			e->linkage = v.str;
 			break;
 		case DW_AT_name:
-			dw_attr_read(u, &c, at, &v);
+			dw_attr_read(u, &c, &at, &v);
 			e->name = v.str;
 			break;
 		case DW_AT_abstract_origin:
 		case DW_AT_specification:
-			dw_attr_read(u, &c, at, &v);
+			dw_attr_read(u, &c, &at, &v);
 			if (v.class == DW_V_REF)
 				e->origin = v;
 			break;
 		default:
-			dw_attr_skip(u, &c, at);
+			dw_attr_skip(u, &c, at.form);
 			break;
 		}
 	}
+	dw_attrs_done(u, a, &list);
 	return true;
 }
 
@@ -89,20 +91,8 @@ static size_t find_scopes(struct dw_unit *u, uint64_t off, uint64_t scopes[MAX_S
 		const struct dw_abbrev *a = dw_abbrev(u->abbrevs, code);
 		if (!a || !dw_work(u->obj->d, 8))
 			return 0;
-		uint64_t sibling = 0;
-		const struct dw_attr *at = &u->abbrevs->attrs[a->first_attr];
-		for (uint32_t i = 0; i < a->n_attrs && a->has_sibling; i++, at++) {
-			if (at->at != DW_AT_sibling) {
-				dw_attr_skip(u, &c, at);
-				continue;
-			}
-			struct dw_val v;
-			dw_attr_read(u, &c, at, &v);
-			sibling = v.class == DW_V_REF ? v.u : 0;
-		}
-		if (!a->has_sibling)
-			dw_skip_attrs(u, &c, a);
-		if (!a->children)
+		uint64_t sibling = dw_skip_to_sibling(u, &c, a);
+		if (!(a->flags & DW_CHILDREN))
 			continue;
 		if (sibling > at_off && sibling <= off) {
 			c.p = base + sibling;

@@ -1,10 +1,9 @@
 /* The root entry of a unit: where its other data lies, and where its code is. */
 #include "sym/dwarf_impl.h"
 
-#define ROOT_ATTRS_MAX 64
-
-/* Only the root's abbreviation: an index of ten thousand units must not read as many tables. */
-static size_t root_attrs(struct dw_unit *u, uint64_t code, struct dw_attr out[ROOT_ATTRS_MAX])
+/* Only the root's abbreviation: an index of ten thousand units must not read as many tables. False
+ * when the table has no such code. */
+static bool root_attrs(struct dw_unit *u, uint64_t code, struct sp_cursor *list)
 {
 	struct sp_cursor c = dw_cursor(u->obj, dw_section(u->obj, DW_ABBREV),
 				       u->abbrev_off + u->part_off[DW_ABBREV]);
@@ -14,22 +13,14 @@ static size_t root_attrs(struct dw_unit *u, uint64_t code, struct dw_attr out[RO
 		sp_cur_uleb(&c);
 		sp_cur_u8(&c);
 		if (c.bad || !found || !dw_work(u->obj->d, (uint64_t)(c.p - from)))
-			return 0;
-		from = c.p;
-		size_t n = 0;
-		for (;;) {
-			uint64_t at = sp_cur_uleb(&c), form = sp_cur_uleb(&c);
-			int64_t implicit = form == DW_FORM_implicit_const ? sp_cur_sleb(&c) : 0;
-			if (c.bad || (!at && !form))
-				break;
-			if (found == code && n < ROOT_ATTRS_MAX && at <= UINT16_MAX &&
-			    form <= UINT16_MAX)
-				out[n++] = (struct dw_attr){.at = (uint16_t)at,
-							    .form = (uint16_t)form,
-							    .implicit = implicit};
-		}
+			return false;
+		*list = c;
 		if (found == code)
-			return c.bad ? 0 : n;
+			return true;
+		from = c.p;
+		struct dw_attr a;
+		while (dw_attr_next(&c, &a))
+			;
 	}
 }
 
@@ -100,21 +91,21 @@ bool dw_unit_root(struct dw_unit *u)
 	u->root_read = true;
 	default_bases(u);
 	struct sp_cursor c = dw_unit_cursor(u, u->root_off);
-	struct dw_attr attrs[ROOT_ATTRS_MAX];
-	size_t n = root_attrs(u, sp_cur_uleb(&c), attrs);
-	u->bad |= c.bad || !n;
+	struct sp_cursor attrs;
+	u->bad |= !root_attrs(u, sp_cur_uleb(&c), &attrs) || c.bad;
 	/* Strings and addresses by index need the bases, which may come later in the entry. */
-	for (int pass = 0; pass < 2; pass++) {
-		struct sp_cursor v_at = c;
-		for (size_t i = 0; i < n && !v_at.bad; i++) {
+	for (int pass = 0; pass < 2 && !u->bad; pass++) {
+		struct sp_cursor v_at = c, list = attrs;
+		struct dw_attr a;
+		while (dw_attr_next(&list, &a)) {
 			struct dw_val v;
-			dw_attr_read(u, &v_at, &attrs[i], &v);
+			dw_attr_read(u, &v_at, &a, &v);
 			if (v_at.bad)
 				break;
 			if (pass == 0)
-				read_base(u, attrs[i].at, &v);
+				read_base(u, a.at, &v);
 			else
-				read_value(u, attrs[i].at, &v);
+				read_value(u, a.at, &v);
 		}
 	}
 	return !u->bad;

@@ -142,6 +142,7 @@ bool sp_ranges_sort(struct sp_ranges *r)
 		else if (!sort_many(r))
 			return false;
 	}
+	sp_shrink(&r->v, &r->cap, r->n, sizeof *r->v); /* most programs have thousands of short ones */
 	uint64_t max = 0;
 	for (size_t i = 0; i < r->n; i++) {
 		max = r->v[i].hi > max ? r->v[i].hi : max;
