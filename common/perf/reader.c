@@ -382,7 +382,8 @@ int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *er
 	r->cur = NULL;
 	for (;;) {
 		if (r->order.n &&
-		    (r->flush_all || (r->flushing && r->order.v[0].time_ns <= r->flush_limit) ||
+		    (r->flush_all ||
+		     (r->flushing && sp_order_first_ns(&r->order) <= r->flush_limit) ||
 		     queue_is_full(r)))
 			return give_queued(r, rec);
 		if (r->flushing) {
