@@ -35,7 +35,12 @@ endif
 CFLAGS   += -std=gnu17 $(OPT) $(WARN) $(HARDEN) $(SANFLAGS)
 CPPFLAGS += $(if $(filter no,$(DEBUGINFOD)),-DSP_NO_DEBUGINFOD) $(if $(filter no,$(BPF)),-DSP_NO_BPF) -Icommon -Icommon/include $(FORTIFY) -pthread
 LDFLAGS  += -Wl,-z,relro,-z,now -pthread $(SANFLAGS)
-LDLIBS   := -lzstd -ldeflate -llzma -lbz2 -liberty
+PACKERS  := zstd deflate lzma bz2
+LDLIBS   := $(PACKERS:%=-l%) -liberty
+# The tools take archives where there are any: ld.so needs a quarter of a millisecond to find, map and
+# relocate four shared libraries, at each start, for what most inputs do not need. SHARED=yes: those.
+archive   = $(firstword $(if $(filter yes,$(SHARED)),,$(filter /%,$(shell $(CC) -print-file-name=lib$(1).a))) -l$(1))
+TOOLLIBS := $(foreach l,$(PACKERS),$(call archive,$(l))) -liberty
 
 TOOLS  := sp-capture sp-unwind sp-spool sp-sym
 COMMON := $(wildcard common/*/*.c)
@@ -59,7 +64,7 @@ $(BUILD)/obj/sp-unwind/walk.o: CFLAGS += -fno-tree-slp-vectorize
 # Objects are made again when the flags change.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)' > $@
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(TOOLLIBS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(TOOLLIBS)' > $@
 FORCE:
 
 $(LIB): $(LIBOBJ)
@@ -72,7 +77,7 @@ define tool
 $(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/*.c)) $(LIB)
 	@mkdir -p $$(@D)
 	@echo '  LD    $$@'
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) $(LIBS_$(1))
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(TOOLLIBS) $(LIBS_$(1))
 endef
 # The BPF engine; BPF=no builds without it.
 LIBS_sp-capture := $(if $(filter no,$(BPF)),,-lbpf)
@@ -417,7 +422,7 @@ help:
 	@echo "make bpf-regen, bpf-check   compile sp-capture/bpf again; is what is committed current?"
 	@echo "make install, uninstall [PREFIX=$(PREFIX)] [DESTDIR=…]"
 	@echo "make dist, clean"
-	@echo "Variables: CC, OPT, SAN=address,undefined, WERROR=1, BPF=no, BUILD=$(BUILD)"
+	@echo "Variables: CC, OPT, SAN=address,undefined, WERROR=1, BPF=no, SHARED=yes, BUILD=$(BUILD)"
 
 clean:
 	rm -rf $(BUILD)

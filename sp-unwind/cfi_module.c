@@ -268,8 +268,7 @@ static const struct cfi_index *distrust(struct uw_module *m, bool doubt_only)
 	struct cfi_index *x = atomic_load(&m->eh_index);
 	if (!x && doubt_only && m->table.n) {
 		if (atomic_load(&m->table_checked) ||
-		    (cfi_table_sorted(&m->table) &&
-		     cfi_count_fdes(&m->eh, &m->eh_code) <= m->table.n)) {
+		    cfi_table_whole(&m->table, &m->eh, &m->eh_code)) {
 			atomic_store(&m->table_checked, true);
 			pthread_mutex_unlock(&m->lock);
 			return NULL;

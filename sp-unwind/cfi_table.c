@@ -78,6 +78,12 @@ void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint
 	t->n = (size_t)v;
 }
 
+/* Whether the entries are pairs of 32-bit words in our byte order: nearly every file's form. */
+static bool is_plain(const struct cfi_table *t)
+{
+	return t->word_bytes == 4 && !t->swap;
+}
+
 bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_entry *out)
 {
 	if (!t->n)
@@ -86,8 +92,8 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_ent
 	 * breaks the chain of loads. */
 	size_t low = 0, high = t->n;
 	int64_t rel = (int64_t)(pc - t->base);
-	if (t->word_bytes == 4 && !t->swap && rel == (int32_t)rel && (rel < 0) == (pc < t->base)) {
-		while (low < high) { /* nearly every file's form */
+	if (is_plain(t) && rel == (int32_t)rel && (rel < 0) == (pc < t->base)) {
+		while (low < high) {
 			size_t mid = (low + high) / 2;
 			if ((int32_t)sp_get32(t->entries + 8 * mid) <= (int32_t)rel)
 				low = mid + 1;
@@ -114,6 +120,14 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_ent
 
 bool cfi_table_sorted(const struct cfi_table *t)
 {
+	size_t bad = 0;
+	/* Signed offsets from the base ascend as the addresses do, unless these wrap. */
+	if (t->n && is_plain(t) && word(t, 0) <= word(t, 2 * t->n - 2)) {
+		for (size_t i = 1; i < t->n; i++)
+			bad += (int32_t)sp_get32(t->entries + 8 * i - 8) >
+			       (int32_t)sp_get32(t->entries + 8 * i);
+		return !bad;
+	}
 	for (size_t i = 1; i < t->n; i++)
 		if (word(t, 2 * i - 2) > word(t, 2 * i))
 			return false;
@@ -130,6 +144,24 @@ static bool in_code(const struct cfi_code *code, const struct cfi_fde *fde)
 	return !code->n;
 }
 
+/* Of .eh_frame: no fewer than there are, entries that are no CIEs, unread. */
+static size_t count_roughly(const struct cfi_section *s)
+{
+	size_t n = 0, off = 0;
+	while (!s->swap && s->size - off >= 8) {
+		uint32_t len = sp_get32(s->data + off);
+		if (len < 4 || len > s->size - off - 4)
+			break;
+		n += sp_get32(s->data + off + 4) != 0;
+		off += 4 + (size_t)len;
+	}
+	/* The rest, behind what is not so plain. */
+	for (struct cfi_entry e = cfi_entry_at(s, off); e.kind != CFI_END;
+	     e = cfi_entry_at(s, e.next))
+		n += e.kind == CFI_FDE;
+	return n;
+}
+
 size_t cfi_count_fdes(const struct cfi_section *s, const struct cfi_code *code)
 {
 	size_t n = 0;
@@ -138,6 +170,12 @@ size_t cfi_count_fdes(const struct cfi_section *s, const struct cfi_code *code)
 	     e = cfi_entry_at(s, e.next))
 		n += cfi_fde_read(s, &e, &fde) && in_code(code, &fde);
 	return n;
+}
+
+bool cfi_table_whole(const struct cfi_table *t, const struct cfi_section *s,
+		     const struct cfi_code *code)
+{
+	return cfi_table_sorted(t) && (count_roughly(s) <= t->n || cfi_count_fdes(s, code) <= t->n);
 }
 
 void cfi_index_deinit(struct cfi_index *x)

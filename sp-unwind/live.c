@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "live.h"
 
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "maps/procs.h"
+#include "base/file.h"
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -54,34 +55,22 @@ bool un_is_alive(int32_t pid, uint64_t time_ns, int64_t boot_offset_ns)
 	return start_ns <= time_ns + (uint64_t)boot_offset_ns;
 }
 
-static uint64_t own_vdso_bytes(uint64_t start)
+/* How much the kernel mapped: the file, whose last part its section headers are, in whole pages
+ * (Linux 6.1, arch/x86/entry/vdso/vdso2c.h and arch/arm64/kernel/vdso-wrap.S). */
+static uint64_t own_vdso_bytes(const Elf64_Ehdr *h)
 {
-	struct sp_buf b = {0};
-	uint64_t bytes = 0;
-	if (sp_file_read("/proc/self/maps", (size_t)64 << 20, &b, NULL) >= 0) {
-		sp_buf_u8(&b, 0);
-		char *line = b.failed ? NULL : (char *)b.data;
-		while (line && !bytes) {
-			char *nl = strchr(line, '\n');
-			if (nl)
-				*nl = '\0';
-			struct sp_perf_mmap m;
-			if (sp_maps_line(line, strlen(line), &m) && m.start == start)
-				bytes = m.len;
-			line = nl ? nl + 1 : NULL;
-		}
-	}
-	sp_buf_deinit(&b);
-	return bytes;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t end = h->e_shoff + (uint64_t)h->e_shnum * h->e_shentsize;
+	return (end + page - 1) & ~(page - 1);
 }
 
 bool un_own_vdso(struct sp_elf *elf, uint64_t mapped_bytes, const struct sp_build_id *id)
 {
 	uintptr_t at = getauxval(AT_SYSINFO_EHDR);
-	uint64_t bytes = at ? own_vdso_bytes(at) : 0;
+	uint64_t bytes = at ? own_vdso_bytes((const void *)at) : 0; /* NOLINT: the kernel's */
 	struct sp_elf e;
 	if (!bytes || bytes != mapped_bytes ||
-	    sp_elf_init(&e, (const void *)at, bytes, NULL) < 0) /* NOLINT: the kernel's address */
+	    sp_elf_init(&e, (const void *)at, bytes, NULL) < 0) /* NOLINT: as above */
 		return false;
 	if (id->len && !sp_build_id_equal(id, &e.build_id)) {
 		sp_elf_close(&e);

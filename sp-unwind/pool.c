@@ -4,26 +4,29 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define FLUSH_BYTES ((size_t)128 << 10) /* of output that may wait in the writer */
+#define FLUSH_BYTES ((size_t)64 << 10) /* of output that may wait in the writer */
 
 enum state { FREE, FILLED, TAKEN, DONE };
 
 struct slot {
-	struct un_batch *batch; /* owned */
+	struct un_batch *batch; /* owned; NULL until the ring gets here for the first time */
 	enum state state;
 };
 
 struct thread {
 	pthread_t id;
 	struct un_pool *pool;
-	struct un_worker *worker; /* owned */
+	struct un_worker *worker; /* owned; NULL: not started, nor its thread */
 };
 
 struct un_pool {
 	struct sp_writer *w; /* borrowed */
-	/* Owned. The first works in the submitting thread, the others have threads of their own. */
+	/* Owned. The first works in the submitting thread, the others have threads of their own,
+	 * which are started when there is work for them: most of a short input's cost would be
+	 * threads that come too late. All of this is the submitting thread's. */
 	struct thread *threads;
-	unsigned n_workers, n_started;
+	unsigned n_workers, n_started; /* n_started: threads besides the submitting one */
+	uint16_t machine;
 	struct slot *slots; /* owned; a ring by sequence number */
 	uint64_t n_slots;
 
@@ -106,40 +109,50 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the thread that reads: it must wake from read(). */
-static int start(struct un_pool *p, struct sp_err *err)
+static int start_worker(struct un_pool *p, unsigned i, struct sp_err *err)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int rc = 0;
-	for (unsigned i = 1; rc == 0 && i < p->n_workers; i++) {
-		rc = pthread_create(&p->threads[i].id, NULL, run, &p->threads[i]);
-		p->n_started += rc == 0;
+	struct un_worker *w = calloc(1, sizeof *w);
+	if (!w || !un_worker_init(w)) {
+		free(w);
+		return sp_err_nomem(err);
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc && !p->n_started)
-		return sp_err_set(err, SP_ERR_IO, rc, "cannot start a thread: error %d", rc);
-	return 0; /* fewer threads do as well */
+	w->machine = p->machine;
+	p->threads[i] = (struct thread){.pool = p, .worker = w};
+	return 0;
 }
 
-static bool make_parts(struct un_pool *p)
+static void free_worker(struct thread *t)
 {
-	p->n_slots = p->n_workers > 1 ? 2 * (uint64_t)p->n_workers + 2 : 1;
-	p->slots = calloc(p->n_slots, sizeof *p->slots);
-	p->threads = calloc(p->n_workers, sizeof *p->threads);
-	if (!p->slots || !p->threads)
-		return false;
-	for (uint64_t i = 0; i < p->n_slots; i++)
-		if (!(p->slots[i].batch = calloc(1, sizeof *p->slots[i].batch)))
-			return false;
-	for (unsigned i = 0; i < p->n_workers; i++) {
-		struct un_worker *w = calloc(1, sizeof *w);
-		p->threads[i] = (struct thread){.pool = p, .worker = w};
-		if (!w || !un_worker_init(w))
-			return false;
-	}
-	return true;
+	if (t->worker)
+		un_worker_deinit(t->worker);
+	free(t->worker);
+	t->worker = NULL;
+}
+
+/* One thread more. Fewer than were asked for do as well. Signals are for the thread that reads: it
+ * must wake from read(). */
+static void start_thread(struct un_pool *p)
+{
+	struct thread *t = &p->threads[p->n_started + 1];
+	sigset_t all, before;
+	if (start_worker(p, p->n_started + 1, NULL) < 0)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&t->id, NULL, run, t) == 0)
+		p->n_started++;
+	else
+		free_worker(t);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* The batch that is filled next. */
+static int make_batch(struct un_pool *p, struct sp_err *err)
+{
+	struct slot *s = &p->slots[p->n_submitted % p->n_slots];
+	if (!s->batch && !(s->batch = calloc(1, sizeof *s->batch)))
+		return sp_err_nomem(err);
+	return 0;
 }
 
 int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp_err *err)
@@ -149,10 +162,15 @@ int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp
 		return sp_err_nomem(err);
 	p->w = w;
 	p->n_workers = n;
+	p->n_slots = n > 1 ? 2 * (uint64_t)n + 2 : 1;
+	p->slots = calloc(p->n_slots, sizeof *p->slots);
+	p->threads = calloc(n, sizeof *p->threads);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
 	pthread_cond_init(&p->space, NULL);
-	int rc = make_parts(p) ? start(p, err) : sp_err_nomem(err);
+	int rc = p->slots && p->threads ? start_worker(p, 0, err) : sp_err_nomem(err);
+	if (rc == 0)
+		rc = make_batch(p, err);
 	if (rc < 0) {
 		un_pool_free(p);
 		return rc;
@@ -182,11 +200,8 @@ void un_pool_free(struct un_pool *p)
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned i = 1; i <= p->n_started; i++)
 		pthread_join(p->threads[i].id, NULL);
-	for (unsigned i = 0; p->threads && i < p->n_workers; i++) {
-		if (p->threads[i].worker)
-			un_worker_deinit(p->threads[i].worker);
-		free(p->threads[i].worker);
-	}
+	for (unsigned i = 0; p->threads && i <= p->n_started; i++)
+		free_worker(&p->threads[i]);
 	for (uint64_t i = 0; p->slots && i < p->n_slots; i++)
 		free_batch(p->slots[i].batch);
 	pthread_cond_destroy(&p->work);
@@ -199,7 +214,8 @@ void un_pool_free(struct un_pool *p)
 
 void un_pool_set_machine(struct un_pool *p, uint16_t machine)
 {
-	for (unsigned i = 0; i < p->n_workers; i++)
+	p->machine = machine;
+	for (unsigned i = 0; i <= p->n_started; i++)
 		p->threads[i].worker->machine = machine;
 }
 
@@ -222,14 +238,19 @@ static void help(struct un_pool *p, uint64_t most)
 
 int un_pool_submit(struct un_pool *p, struct sp_err *err)
 {
+	bool flush = un_pool_batch(p)->flush;
 	pthread_mutex_lock(&p->lock);
 	p->slots[p->n_submitted++ % p->n_slots].state = FILLED;
 	pthread_cond_signal(&p->work);
-	/* The next batch to fill must be free before its slot is lent out. */
-	help(p, p->n_slots - 1);
+	bool busy = p->n_submitted - p->n_taken > 1;
+	/* The next batch to fill must be free before its slot is lent out; and without another
+	 * thread, what must reach the next stage is this one's work. */
+	help(p, flush && !p->n_started ? 0 : p->n_slots - 1);
 	int rc = p->error.code ? failed(p, err) : 0;
 	pthread_mutex_unlock(&p->lock);
-	return rc;
+	if (busy && p->n_started + 1 < p->n_workers)
+		start_thread(p);
+	return rc < 0 ? rc : make_batch(p, err);
 }
 
 int un_pool_drain(struct un_pool *p, struct sp_err *err)
@@ -247,7 +268,7 @@ int un_pool_drain(struct un_pool *p, struct sp_err *err)
 
 void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
 {
-	for (unsigned i = 0; i < p->n_workers; i++) {
+	for (unsigned i = 0; i <= p->n_started; i++) {
 		const struct un_worker *w = p->threads[i].worker;
 		sp_counters_add(c, &w->counters);
 		sp_counters_add(c, uw_walker_counters(w->walker));

@@ -1,7 +1,8 @@
 /* Batches through workers and out in order. One thread fills and submits, the workers compute, and
  * whoever finishes the next batch in line writes it. Memory is bounded by the number of batches:
  * when all are on their way, the submitting thread computes too instead of waiting. It is one of
- * the workers: N of them are N threads, and with one there are no others. */
+ * the workers: N of them are N threads, and with one there are no others. Threads start when
+ * batches wait for them. */
 #ifndef SP_UNWIND_POOL_H
 #define SP_UNWIND_POOL_H
 

@@ -42,7 +42,6 @@ void un_stops_merge(struct un_stops *into, const struct un_stops *from)
 
 bool un_worker_init(struct un_worker *w)
 {
-	memset(w, 0, sizeof *w);
 	w->walker = uw_walker_new();
 	return w->walker != NULL;
 }

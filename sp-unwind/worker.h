@@ -60,7 +60,7 @@ struct un_worker {
 	struct un_chain chain;
 };
 
-/* false when memory ends */
+/* Of a zeroed worker (of fresh pages: most of it is never touched); false when memory ends. */
 bool un_worker_init(struct un_worker *w);
 void un_worker_deinit(struct un_worker *w);
 /* Fill b->out (b->out.failed: memory has ended) and release what the batch holds. */

@@ -381,7 +381,7 @@ catches() { # PID: SIGTERM (bit 14) has a handler
 	pid=$!
 	await grep -q prog /proc/$pid/maps
 	rm prog
-	sp-capture -q -p $pid -d 0.3 >stream
+	sp-capture -q -p $pid -d 1.5 >stream
 	kill $pid
 	wait $pid || :
 	cp "$SP_PROG/threads" prog # another one in its place

@@ -71,6 +71,12 @@ static void load_sample(struct load *l, const struct sp_record *rec)
 	};
 }
 
+static bool is_host(void *ctx)
+{
+	(void)ctx;
+	return true;
+}
+
 static void load(struct load *l, const char *path)
 {
 	struct un_modules_options o = {0};
@@ -83,7 +89,7 @@ static void load(struct load *l, const char *path)
 		fprintf(stderr, "walk: %s: %s\n", path, err.msg);
 		exit(1);
 	}
-	un_modules_origin(l->modules, &(struct un_origin){.is_host = true});
+	un_modules_origin(l->modules, &(struct un_origin){.is_host = is_host});
 	while (sp_reader_next(l->reader, &rec, &err) > 0) {
 		if (rec.malformed)
 			continue;

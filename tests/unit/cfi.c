@@ -455,6 +455,15 @@ static void test_table(void)
 	       "the last entry");
 	tap_ok(!cfi_table_find(&t, 0x1efff, &e), "nothing lies before the first");
 	tap_ok(cfi_table_sorted(&t), "it ascends");
+	struct cfi_code all = {0};
+	size_t c = cie("", NULL, 0);
+	FDE(c, 0x5000, 0x10, 0);
+	FDE(c, 0x6000, 0x10, 0);
+	FDE(c, 0x7000, 0, 0);
+	FDE(c, 0x8000, 0x10, 0);
+	tap_ok(cfi_table_whole(&t, &s, &all), "it is whole: one of four FDEs covers nothing");
+	FDE(c, 0x9000, 0x10, 0);
+	tap_ok(!cfi_table_whole(&t, &s, &all), "one entry too few is seen");
 	cfi_table_init(&t, &s, hdr, 11 + sizeof words, 0x20000);
 	tap_ok(t.n == 0 && t.eh_frame_svma == 0x20100, "a count beyond the section: no table");
 	hdr[12 + 3] = 0x7f; /* the first address becomes the greatest */
