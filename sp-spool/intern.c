@@ -250,17 +250,29 @@ static bool note_kernel_module(struct spool_intern *x, uint64_t addr)
 						      file) != SP_NONE;
 }
 
+static uint64_t space_of(const struct spool_intern *x, const struct spool_thread *t,
+			 const struct spool_entry *e)
+{
+	if (e->mode == SPOOL_KERNEL)
+		return sp_procs_kernel(x->procs)->generation;
+	bool process = e->mode == SPOOL_USER && t->process != SP_NONE;
+	return process ? t->space->generation : UINT64_MAX; /* no space */
+}
+
+static struct spool_known_addr *addr_slot(const struct spool_intern *x, uint64_t addr,
+					  uint64_t space)
+{
+	return &x->addrs[sp_mix64(addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & (N_ADDRS - 1)];
+}
+
 static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 			 const struct spool_entry *e)
 {
 	bool kernel = e->mode == SPOOL_KERNEL;
 	bool process = e->mode == SPOOL_USER && t->process != SP_NONE;
-	uint64_t space = kernel	   ? sp_procs_kernel(x->procs)->generation
-			 : process ? t->space->generation
-				   : UINT64_MAX; /* no space */
+	uint64_t space = space_of(x, t, e);
 	uint32_t set = process ? x->process[t->process].set : SP_NONE;
-	struct spool_known_addr *known =
-		&x->addrs[sp_mix64(e->addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & (N_ADDRS - 1)];
+	struct spool_known_addr *known = addr_slot(x, e->addr, space);
 	if (known->addr == e->addr && known->space == space && known->set == set &&
 	    known->frame != SP_NONE)
 		return known->frame;
@@ -353,6 +365,11 @@ static void make_room(struct spool_intern *x)
 	free(old_odd);
 }
 
+static struct spool_known_root *root_slot(const struct spool_intern *x, uint64_t h1)
+{
+	return &x->roots[sp_mix64(h1) & (N_ROOTS - 1)];
+}
+
 /* How many frames from the root are known as a node already: the deepest remembered part, whose
  * node is *node. Fills root_hash. */
 static size_t find_root(struct spool_intern *x, struct spool_hash h, uint32_t *node)
@@ -365,10 +382,12 @@ static size_t find_root(struct spool_intern *x, struct spool_hash h, uint32_t *n
 		hash_add(&h, e->addr);
 		h.h2 += (uint64_t)e->mode;
 		x->root_hash[i] = (struct spool_hash){h.h1, h.h2 | 1};
+		if ((i + 1) % ROOT_STEP == 0)
+			__builtin_prefetch(root_slot(x, h.h1));
 	}
 	for (size_t n = c->n ? (c->n - 1) / ROOT_STEP * ROOT_STEP : 0; n; n -= ROOT_STEP) {
 		const struct spool_hash *r = &x->root_hash[n - 1];
-		const struct spool_known_root *k = &x->roots[sp_mix64(r->h1) & (N_ROOTS - 1)];
+		const struct spool_known_root *k = root_slot(x, r->h1);
 		if (k->h1 == r->h1 && k->h2 == r->h2) {
 			*node = k->node;
 			known = n;
@@ -390,6 +409,8 @@ static int build_stack(struct spool_intern *x, const struct spool_thread *t,
 		return sp_err_nomem(err);
 	uint32_t stack = SP_NONE;
 	size_t known = find_root(x, seed, &stack);
+	for (size_t i = 0; i < c->n - known; i++) /* the table is larger than most caches */
+		__builtin_prefetch(addr_slot(x, c->v[i].addr, space_of(x, t, &c->v[i])));
 	for (size_t i = 0; i < c->n - known; i++) {
 		x->path[i] = frame_of(x, t, &c->v[i]);
 		if (x->path[i] == SP_NONE)
@@ -403,8 +424,7 @@ static int build_stack(struct spool_intern *x, const struct spool_thread *t,
 			return sp_err_nomem(err);
 		if (n % ROOT_STEP == 0 && n < c->n) {
 			const struct spool_hash *r = &x->root_hash[n - 1];
-			x->roots[sp_mix64(r->h1) & (N_ROOTS - 1)] =
-				(struct spool_known_root){r->h1, r->h2, stack};
+			*root_slot(x, r->h1) = (struct spool_known_root){r->h1, r->h2, stack};
 		}
 	}
 	*out = stack;

@@ -12,6 +12,7 @@
 
 #include "base/cli.h"
 #include "base/file.h"
+#include "base/heap.h"
 #include "base/sandbox.h"
 #include "base/stop.h"
 #include "check.h"
@@ -426,6 +427,7 @@ static int run_merge(struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = {0};
+	sp_heap_prepare();
 	parse(&o, argc, argv);
 	if (o.check && (o.n_input || o.output))
 		sp_usage_error("--check takes one spool and nothing else");

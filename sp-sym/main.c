@@ -1,19 +1,17 @@
 /* sp-sym: a spool in, a view of it out (sp-sym.1). */
 #define _GNU_SOURCE
 #include <libgen.h>
-#include <limits.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cli.h"
 #include "base/file.h"
+#include "base/heap.h"
 #include "base/sandbox.h"
 #include "base/stop.h"
 #include "command.h"
@@ -350,28 +348,6 @@ static int follow(const struct view_options *opt)
 	return run(opt);
 }
 
-#define HEAP_BYTES ((size_t)32 << 20) /* address space: what is not touched costs nothing */
-#define HUGE_BYTES ((uintptr_t)2 << 20)
-
-/* Tables that grow to a few MiB and go again are most of what this program allocates, and a first
- * touch of each 4 KiB page was a quarter of its time: freed memory is kept for the next table, and
- * the first part of the heap may have large pages. */
-static void prepare_heap(void)
-{
-	mallopt(M_MMAP_THRESHOLD, (int)HEAP_BYTES);
-	mallopt(M_TRIM_THRESHOLD, INT_MAX);
-	mallopt(M_ARENA_MAX, 1); /* workers allocate little but tables */
-	mallopt(M_TOP_PAD, (int)HEAP_BYTES);
-	uintptr_t from = (uintptr_t)sbrk(0);
-	void *volatile first = malloc(1 << 20); /* volatile: the compiler would drop the pair */
-	free(first);
-	mallopt(M_TOP_PAD, 1 << 20);
-	uintptr_t to = (uintptr_t)sbrk(0) & ~(HUGE_BYTES - 1);
-	from = (from + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
-	if (from < to && to - from <= 2 * HEAP_BYTES)
-		madvise((void *)from, to - from, MADV_HUGEPAGE); /* NOLINT: an address */
-}
-
 static int name_addresses(const struct view_options *opt)
 {
 	const char *write_dir = cache_path(opt);
@@ -405,7 +381,7 @@ int main(int argc, char **argv)
 	struct view_options opt;
 	struct stat st;
 	int status;
-	prepare_heap();
+	sp_heap_prepare();
 	options_parse(&opt, argc, argv);
 	bool from_stdin = !opt.exe && !strcmp(opt.input, "-");
 	if (from_stdin && isatty(STDIN_FILENO))
