@@ -1,25 +1,53 @@
 /* folded: one line per call path, root first, for flamegraph.pl, inferno, speedscope and many more.
  * The count is a number of samples (or the weight, with --weight): the Firefox profiler expands it
  * into that many samples. */
+#include <stdlib.h>
+
 #include "formats.h"
 #include "tree.h"
 
-/* The suffixes are flamegraph.pl's: it colours _[k] (kernel), _[i] (inlined) and _[j] (JIT). */
-static void write_node(struct out *line, const struct view *v, const struct tree_node *n)
+/* The names as they are shown: most nodes share theirs with many others. */
+struct shown {
+	struct sp_buf text; /* owned */
+	size_t *ends;       /* owned: by function, where its name ends */
+};
+
+static bool show_names(struct shown *s, const struct view *v)
 {
-	const struct view_func *f = &v->funcs[n->func];
-	out_text(line, *f->name ? f->name : "?",
-		 OUT_NO_SEMICOLON | (f->kind == VIEW_GROUP ? OUT_NO_SPACE : 0));
-	if (f->kind == VIEW_KERNEL)
+	struct out text = {.memory = true};
+	s->ends = malloc((v->n_funcs + 1) * sizeof *s->ends);
+	for (size_t i = 0; s->ends && i < v->n_funcs; i++) {
+		const struct view_func *f = &v->funcs[i];
+		out_text(&text, *f->name ? f->name : "?",
+			 OUT_NO_SEMICOLON | (f->kind == VIEW_GROUP ? OUT_NO_SPACE : 0));
+		s->ends[i] = text.buf.len;
+	}
+	s->text = text.buf;
+	return s->ends && !text.buf.failed;
+}
+
+static void shown_deinit(struct shown *s)
+{
+	sp_buf_deinit(&s->text);
+	free(s->ends);
+}
+
+/* The suffixes are flamegraph.pl's: it colours _[k] (kernel), _[i] (inlined) and _[j] (JIT). */
+static void write_node(struct out *line, const struct view *v, const struct shown *s,
+		       const struct tree_node *n)
+{
+	size_t begin = n->func ? s->ends[n->func - 1] : 0;
+	out_add(line, s->text.data + begin, s->ends[n->func] - begin);
+	if (v->funcs[n->func].kind == VIEW_KERNEL)
 		out_str(line, "_[k]");
 	else if (n->inlined)
 		out_str(line, "_[i]");
-	else if (f->kind == VIEW_JIT)
+	else if (v->funcs[n->func].kind == VIEW_JIT)
 		out_str(line, "_[j]");
 }
 
-static void write_lines(const struct tree *t, const struct view *v, struct out *o, struct out *line,
-			size_t *ends)
+static void write_lines(const struct tree *t, const struct view *v, const struct shown *s,
+			struct out *o, struct out *line, size_t *ends)
 {
 	size_t begin = ends[0] = line->buf.len;
 	if (t->nodes[TREE_ROOT].pruned) { /* --min-percent took whole groups away */
@@ -33,7 +61,7 @@ static void write_lines(const struct tree *t, const struct view *v, struct out *
 		line->buf.len = ends[n->depth - 1];
 		if (n->depth > 1)
 			out_char(line, ';');
-		write_node(line, v, n);
+		write_node(line, v, s, n);
 		ends[n->depth] = line->buf.len;
 		if (!(n->self + n->pruned))
 			continue;
@@ -50,6 +78,7 @@ static int write_tree(struct view *v, struct out *o, const char *event, struct s
 	enum view_group group = v->opt->group == GROUP_DEFAULT ? GROUP_COMM : v->opt->group;
 	struct out line = {.memory = true};
 	struct sp_buf ends = {0};
+	struct shown shown = {0};
 	struct tree t;
 	int r = tree_build(&t, v, group, err);
 	if (r < 0)
@@ -62,12 +91,13 @@ static int write_tree(struct view *v, struct out *o, const char *event, struct s
 		out_char(&line, ';');
 	}
 	uint8_t *room = sp_buf_zero(&ends, (t.max_depth + 1) * sizeof(size_t));
-	if (r >= 0 && !room)
+	if (r >= 0 && (!room || !show_names(&shown, v)))
 		r = sp_err_nomem(err);
 	if (r >= 0)
-		write_lines(&t, v, o, &line, (size_t *)(void *)room);
+		write_lines(&t, v, &shown, o, &line, (size_t *)(void *)room);
 	if (r >= 0 && line.buf.failed)
 		r = sp_err_nomem(err);
+	shown_deinit(&shown);
 	sp_buf_deinit(&line.buf);
 	sp_buf_deinit(&ends);
 	tree_deinit(&t);

@@ -5,7 +5,7 @@ const struct view_format view_formats[] = {
 	{.name = "tree", .write = format_tree, .reverse = true, .lines = true, .by_event = true, .people = true},
 	{.name = "text", .write = format_text, .stacks = true, .lines = true},
 	{.name = "raw", .write = format_raw, .no_names = true},
-	{.name = "folded", .write = format_folded, .stacks = true, .reverse = true, .lines = true},
+	{.name = "folded", .write = format_folded, .stacks = true, .reverse = true, .lines = true, .bare = true},
 	{.name = "flamegraph", .write = format_flamegraph, .stacks = true, .reverse = true, .lines = true, .people = true},
 	{.name = "json", .write = format_json, .stacks = true},
 	{.name = "pprof", .write = format_pprof, .stacks = true},

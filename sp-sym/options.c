@@ -511,6 +511,7 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	opt->resolver.n_perf_map_pids = opt->perf_map_pids.n;
 	opt->resolver.path_maps = opt->path_maps.v;
 	opt->resolver.n_path_maps = opt->path_maps.n;
+	opt->resolver.no_lines = opt->format->bare && !opt->by_line;
 	opt->resolver.debug_dirs = opt->debug_dirs.v;
 	opt->resolver.n_debug_dirs = opt->debug_dirs.n;
 }

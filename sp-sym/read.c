@@ -403,6 +403,7 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->stack_hashes);
 	sp_intern_deinit(&v->comms);
 	sp_intern_deinit(&v->func_keys);
+	sp_buf_deinit(&v->func_key);
 	sp_intern_deinit(&v->file_names);
 	sp_map64_deinit(&v->place_ids);
 }

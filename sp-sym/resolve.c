@@ -23,11 +23,10 @@ static bool make_key(struct sp_buf *b, const struct view_func *f)
 
 uint32_t view_func_add(struct view *v, const struct view_func *f)
 {
-	struct sp_buf key = {0};
 	bool is_new = false;
 	uint32_t id = SP_NOT_FOUND;
-	if (make_key(&key, f))
-		id = sp_intern_add(&v->func_keys, key.data, key.len, &is_new);
+	if (make_key(&v->func_key, f))
+		id = sp_intern_add(&v->func_keys, v->func_key.data, v->func_key.len, &is_new);
 	if (id != SP_NOT_FOUND && is_new) {
 		struct view_func *added = SP_PUSH(&v->funcs, &v->n_funcs, &v->funcs_cap);
 		if (added)
@@ -40,7 +39,6 @@ uint32_t view_func_add(struct view *v, const struct view_func *f)
 			id = SP_NOT_FOUND;
 		}
 	}
-	sp_buf_deinit(&key);
 	return id;
 }
 

@@ -31,11 +31,48 @@ static bool push_root(struct tree *t)
 	return root != NULL;
 }
 
+#define NARROW 8 /* children that are looked through; those of a node that has more are in a table */
+
+static uint64_t edge(uint32_t node, uint32_t func, bool inlined)
+{
+	return (uint64_t)node << 32 | func << 1 | inlined;
+}
+
+static uint32_t find_child(const struct tree *t, const struct sp_map64 *wide, uint32_t node,
+			   uint32_t func, bool inlined)
+{
+	if (t->nodes[node].is_wide)
+		return sp_map64_get(wide, edge(node, func, inlined));
+	uint32_t c = t->nodes[node].child;
+	while (c != TREE_NONE && (t->nodes[c].func != func || t->nodes[c].inlined != inlined))
+		c = t->nodes[c].next;
+	return c;
+}
+
+static uint32_t add_child(struct tree *t, struct sp_map64 *wide, uint32_t node, uint32_t func,
+			  bool inlined)
+{
+	uint32_t added = push_node(t, node, func, inlined), n = 0;
+	if (added == TREE_NONE)
+		return added;
+	for (uint32_t c = added; c != TREE_NONE && n <= NARROW; c = t->nodes[c].next)
+		n++;
+	if (n <= NARROW)
+		return added;
+	uint32_t c = added;
+	do /* all of them once, then the new one */
+		if (!sp_map64_put(wide, edge(node, t->nodes[c].func, t->nodes[c].inlined), c))
+			return TREE_NONE;
+	while (!t->nodes[node].is_wide && (c = t->nodes[c].next) != TREE_NONE);
+	t->nodes[node].is_wide = true;
+	return added;
+}
+
 /* The tree of all distinct stacks, without groups; leaf[stack] is where each ends. Neighbours
  * mostly begin alike, so a stack is compared with the path of the one before it first. */
 static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used, uint32_t *leaf)
 {
-	struct sp_map64 edges = {0};
+	struct sp_map64 wide = {0};
 	uint32_t *levels = malloc((v->max_levels + 1) * sizeof *levels);
 	uint32_t *path = malloc((v->max_levels + 1) * sizeof *path); /* nodes of the one before */
 	size_t path_len = 0;
@@ -45,7 +82,7 @@ static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used
 			continue;
 		uint32_t node = TREE_ROOT;
 		size_t n = view_stack_levels(v, (uint32_t)i, levels), j = 0;
-		for (; j < n; j++) {
+		for (; ok && j < n; j++) {
 			const struct view_level *l =
 				&v->levels[levels[v->opt->reverse ? j : n - 1 - j]];
 			if (j < path_len && t->nodes[path[j]].func == l->func &&
@@ -54,14 +91,10 @@ static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used
 				continue;
 			}
 			path_len = 0; /* what follows is another path */
-			uint64_t key = (uint64_t)node << 32 | l->func << 1 | l->inlined;
-			uint32_t next = sp_map64_get(&edges, key);
-			if (next == SP_NOT_FOUND) {
-				next = push_node(t, node, l->func, l->inlined);
-				ok = next != TREE_NONE && sp_map64_put(&edges, key, next);
-				if (!ok)
-					break;
-			}
+			uint32_t next = find_child(t, &wide, node, l->func, l->inlined);
+			if (next == TREE_NONE)
+				next = add_child(t, &wide, node, l->func, l->inlined);
+			ok = next != TREE_NONE;
 			path[j] = node = next;
 		}
 		path_len = j;
@@ -69,7 +102,7 @@ static bool add_stacks(struct tree *t, const struct view *v, const uint8_t *used
 	}
 	free(levels);
 	free(path);
-	sp_map64_deinit(&edges);
+	sp_map64_deinit(&wide);
 	return ok;
 }
 
@@ -88,60 +121,83 @@ static uint32_t *group_funcs(struct tree *t, struct view *v)
 	return funcs;
 }
 
-/* The node of one group that is the copy of a node of the tree without groups: made with all that
- * is missing above it. */
-static uint32_t copy_node(struct tree *t, const struct tree *plain, struct sp_map64 *copies,
-			  uint32_t group, uint32_t group_node, uint32_t node, uint32_t *missing)
+/* The nodes of the tree without groups as they are in one group, one group after the other. */
+struct copies {
+	const struct tree *plain;
+	uint32_t *group; /* owned: by node, the last group that has it, and its node there */
+	uint32_t *node;  /* owned */
+	uint32_t *missing; /* owned */
+};
+
+/* The copy of a node in a group: made with all that is missing above it. */
+static uint32_t copy_node(struct tree *t, struct copies *c, uint32_t group, uint32_t group_node,
+			  uint32_t node)
 {
 	size_t n = 0;
 	uint32_t at = group_node;
-	for (; node != TREE_ROOT; node = plain->nodes[node].parent) {
-		uint32_t copy = sp_map64_get(copies, (uint64_t)group << 32 | node);
-		if (copy != SP_NOT_FOUND) {
-			at = copy;
+	for (; node != TREE_ROOT; node = c->plain->nodes[node].parent) {
+		if (c->group[node] == group) {
+			at = c->node[node];
 			break;
 		}
-		missing[n++] = node;
+		c->missing[n++] = node;
 	}
-	while (n--) {
-		const struct tree_node *p = &plain->nodes[missing[n]];
+	while (n-- && at != TREE_NONE) {
+		const struct tree_node *p = &c->plain->nodes[c->missing[n]];
 		at = push_node(t, at, p->func, p->inlined);
-		if (at == TREE_NONE ||
-		    !sp_map64_put(copies, (uint64_t)group << 32 | missing[n], at))
-			return TREE_NONE;
+		c->group[c->missing[n]] = group;
+		c->node[c->missing[n]] = at;
 	}
 	return at;
+}
+
+/* The numbers of the shown rows, those of a group in a row; ends: by group, zeroed. */
+static void sort_rows(const struct tree *t, const struct view *v, uint32_t *order, uint32_t *ends)
+{
+	for (size_t i = 0; i < v->n_rows; i++)
+		ends[t->groups.of_task[v->rows[i].task]] += v->rows[i].n > 0;
+	uint32_t at = 0;
+	for (size_t g = 0; g < t->groups.n; g++) {
+		uint32_t n = ends[g];
+		ends[g] = at;
+		at += n;
+	}
+	for (size_t i = 0; i < v->n_rows; i++)
+		if (v->rows[i].n)
+			order[ends[t->groups.of_task[v->rows[i].task]]++] = (uint32_t)i;
 }
 
 static bool add_groups(struct tree *t, struct view *v, const struct tree *plain,
 		       const uint32_t *leaf)
 {
-	struct sp_map64 copies = {0};
 	uint32_t *funcs = group_funcs(t, v);
-	uint32_t *nodes = malloc((t->groups.n + 1) * sizeof *nodes);
-	uint32_t *missing = malloc((plain->max_depth + 1) * sizeof *missing);
-	bool ok = funcs && nodes && missing && push_root(t);
-	for (size_t i = 0; ok && i < t->groups.n; i++)
-		nodes[i] = TREE_NONE;
-	for (size_t i = 0; ok && i < v->n_rows; i++) {
-		const struct view_row *row = &v->rows[i];
-		uint32_t group = t->groups.of_task[row->task];
-		if (!row->n)
-			continue;
-		if (nodes[group] == TREE_NONE)
-			nodes[group] = push_node(t, TREE_ROOT, funcs[group], false);
-		uint32_t node = nodes[group] == TREE_NONE
-					? TREE_NONE
-					: copy_node(t, plain, &copies, group, nodes[group],
-						    leaf[row->stack], missing);
-		ok = node != TREE_NONE;
-		if (ok)
-			t->nodes[node].self += view_value(v, row);
+	uint32_t *order = malloc((v->n_rows + 1) * sizeof *order);
+	uint32_t *ends = calloc(t->groups.n + 1, sizeof *ends);
+	struct copies c = {plain, malloc(plain->n * sizeof *c.group),
+			   malloc(plain->n * sizeof *c.node),
+			   malloc((plain->max_depth + 1) * sizeof *c.missing)};
+	bool ok = funcs && order && ends && c.group && c.node && c.missing && push_root(t);
+	if (ok) {
+		memset(c.group, 0xff, plain->n * sizeof *c.group);
+		sort_rows(t, v, order, ends);
+	}
+	for (uint32_t g = 0, i = 0; ok && g < t->groups.n; g++) {
+		uint32_t top = i < ends[g] ? push_node(t, TREE_ROOT, funcs[g], false) : TREE_ROOT;
+		ok = top != TREE_NONE;
+		for (; ok && i < ends[g]; i++) {
+			const struct view_row *row = &v->rows[order[i]];
+			uint32_t node = copy_node(t, &c, g, top, leaf[row->stack]);
+			ok = node != TREE_NONE;
+			if (ok)
+				t->nodes[node].self += view_value(v, row);
+		}
 	}
 	free(funcs);
-	free(nodes);
-	free(missing);
-	sp_map64_deinit(&copies);
+	free(order);
+	free(ends);
+	free(c.group);
+	free(c.node);
+	free(c.missing);
 	return ok;
 }
 

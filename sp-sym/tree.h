@@ -15,6 +15,7 @@ struct tree_node {
 	uint32_t child, next;
 	uint32_t depth; /* the root's is 0 */
 	bool inlined;
+	bool is_wide; /* of the building */
 	uint64_t self, total; /* samples, or weight with --weight */
 	uint64_t pruned;      /* total of the children that tree_prune took away */
 };

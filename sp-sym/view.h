@@ -148,6 +148,7 @@ struct view {
 	struct tally seen;         /* by the spool's stack and lane */
 	struct sp_map64 place_ids; /* by number of the file and line */
 	struct sp_intern comms, func_keys, file_names;
+	struct sp_buf func_key; /* the one that is looked for */
 	struct view_lane {
 		uint32_t task, event;
 	} * lanes;
@@ -259,6 +260,7 @@ struct view_format {
 	bool reverse;    /* knows --reverse */
 	bool stacks;     /* wants view_prune */
 	bool lines;      /* knows --lines */
+	bool bare;       /* shows neither files nor lines but with --lines */
 	bool by_event;   /* is written for each event of its own */
 	bool people;     /* counts time rather than samples where events are mixed */
 };

@@ -28,6 +28,7 @@ struct sp_dwarf_options {
 	struct sp_debug_dirs dirs; /* and in these */
 	const struct sp_elf *code; /* whose executable sections decide what is an address of code */
 	bool no_inline;
+	bool no_lines; /* levels have no file and line; line tables are not read */
 };
 
 /* 1 and *out when e has DWARF that can be used, 0 when not. e and the options' pointers must

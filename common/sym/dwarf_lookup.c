@@ -96,9 +96,12 @@ static bool ask_unit(struct dw_unit *u, uint64_t svma, struct answer *a)
 		return false;
 	struct dw_unit *contents = dw_split_unit(u);
 	struct dw_func *fn = dw_func_find(contents, svma);
-	struct dw_lines *lines = dw_lines_get(u);
+	bool unasked = u->obj->d->options.no_lines;
+	struct dw_lines *lines = unasked ? NULL : dw_lines_get(u);
 	uint32_t file = 0, line = 0;
-	bool has_row = lines && dw_lines_find(u->obj->d, lines, svma, &file, &line);
+	/* Unasked, a line table stands for the row that it would have. */
+	bool has_row = unasked ? u->has_stmt_list
+			       : lines && dw_lines_find(u->obj->d, lines, svma, &file, &line);
 	if (!fn && (!has_row || a->has_row))
 		return false;
 	*a = (struct answer){contents, fn, lines, has_row, file, line};
@@ -174,7 +177,7 @@ int sp_dwarf_lookup(struct sp_dwarf *d, uint64_t svma, const struct sp_dwarf_lev
 	uint64_t line = 0;
 	/* File numbers of calls are those of the line table, which a split unit's skeleton has. */
 	struct dw_unit *line_unit = a.u->skeleton ? a.u->skeleton : a.u;
-	if (a.has_row) {
+	if (a.lines && a.has_row) {
 		file = dw_lines_file(line_unit, a.lines, a.file);
 		line = a.line;
 	}

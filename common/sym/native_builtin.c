@@ -118,7 +118,8 @@ static void open_module(const struct builtin *b, struct module *m)
 		options = (struct sp_symfile_options){.debug_dirs = o->debug_dirs,
 						      .n_debug_dirs = o->n_debug_dirs,
 						      .no_inline = o->no_inline,
-						      .no_demangle = o->no_demangle};
+						      .no_demangle = o->no_demangle,
+						      .no_lines = o->no_lines};
 	m->tried = true;
 	if (sp_symfile_open(&m->symfile, m->path, &options, &why) < 0)
 		return;

@@ -54,6 +54,7 @@ static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
 		.n_debug_dirs = r->options.n_debug_dirs,
 		.no_inline = r->options.no_inline,
 		.no_demangle = r->options.no_demangle,
+		.no_lines = r->options.no_lines,
 		.cache = r->options.cache,
 	};
 }

@@ -85,21 +85,34 @@ static int open_dwarf(struct sp_symfile *s, struct sp_err *err)
 		.dirs = {s->options.debug_dirs, s->options.n_debug_dirs},
 		.code = &s->elf,
 		.no_inline = s->options.no_inline,
+		.no_lines = s->options.no_lines,
 	};
 	int rc = sp_dwarf_open(&s->dwarf, from, &o, err);
 	return rc < 0 ? rc : 0;
+}
+
+/* Answers with lines serve who asks for none: then what is new is asked with them too, and kept. */
+static void open_memo(struct sp_symfile *s)
+{
+	const struct sp_elf *debug = s->has_debug ? &s->debug : NULL;
+	uint32_t options = s->options.no_inline | s->options.no_demangle << 1;
+	sp_symfile_memo_open(&s->memo, s->options.cache, &s->elf, debug, options);
+	if (s->memo.has_memo)
+		s->options.no_lines = false;
+	else if (s->options.no_lines)
+		sp_symfile_memo_open(&s->memo, s->options.cache, &s->elf, debug, options | 4);
 }
 
 /* s->elf is open. */
 static int open_all(struct sp_symfile *s, struct sp_err *err)
 {
 	int rc = open_debug_file(s, err);
-	if (rc >= 0)
+	if (rc >= 0) {
+		open_memo(s);
 		rc = open_dwarf(s, err);
+	}
 	if (rc < 0)
 		return rc;
-	sp_symfile_memo_open(&s->memo, s->options.cache, &s->elf, s->has_debug ? &s->debug : NULL,
-			     s->options.no_inline | s->options.no_demangle << 1);
 	if (s->memo.has_memo)
 		return 0; /* there was something to remember */
 	rc = read_symbols(s, err);
@@ -229,12 +242,13 @@ static const char *level_name(struct sp_symfile *s, const struct sp_dwarf_level 
 }
 
 /* The outer function has the symbol table's name, which keeps the marks of the compiler's copies
- * (.cold, .part.0) and tells instances of a template apart; DWARF chooses among several. */
+ * (.cold, .part.0) and tells instances of a template apart. Of several, DWARF chooses; without
+ * inlined calls the table's own order does, so that DWARF need not be read for a name. */
 static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct sp_dwarf_level *l,
 			      uint64_t *func_start)
 {
 	struct sp_symbol symbol;
-	const char *prefer = !l ? NULL : l->linkage ? l->linkage : l->name;
+	const char *prefer = !l || s->options.no_inline ? NULL : l->linkage ? l->linkage : l->name;
 	if (sp_symtab_find(&s->symtab, svma, prefer, &symbol) ||
 	    (!l && sp_symtab_find_trampoline(&s->symtab, svma, &symbol))) {
 		*func_start = symbol.start;
@@ -243,18 +257,30 @@ static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct 
 	return l ? level_name(s, l) : NULL;
 }
 
+static struct sp_name *new_levels(struct sp_symfile *s, size_t n)
+{
+	return sp_arena_take(&s->answers, n * sizeof(struct sp_name), _Alignof(struct sp_name));
+}
+
 /* A cached answer's levels, which the next question overwrites, kept. */
 static int from_memo(struct sp_symfile *s, const struct sp_memo_answer *a,
 		     const struct sp_name **out, uint64_t *func_start, struct sp_err *err)
 {
-	size_t size = a->n_levels * sizeof *a->levels;
-	struct sp_name *levels = sp_arena_take(&s->answers, size, _Alignof(struct sp_name));
+	struct sp_name *levels = new_levels(s, a->n_levels);
 	if (!levels)
 		return sp_err_nomem(err);
-	memcpy(levels, a->levels, size);
+	memcpy(levels, a->levels, a->n_levels * sizeof *levels);
 	*out = levels;
 	*func_start = a->func_start;
 	return (int)a->n_levels;
+}
+
+/* Where DWARF has nothing to add to what is asked, neither inlined calls nor lines: a debug file of
+ * several MB then stays packed. */
+static bool is_told_by_symbols(struct sp_symfile *s, uint64_t svma, struct sp_symbol *symbol)
+{
+	return s->options.no_inline && s->options.no_lines &&
+	       sp_symtab_find(&s->symtab, svma, NULL, symbol);
 }
 
 static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
@@ -263,14 +289,23 @@ static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
 	const struct sp_dwarf_level *from = NULL;
 	int n = 0;
 	uint64_t start = svma;
+	struct sp_symbol symbol;
+	if (s->dwarf && is_told_by_symbols(s, svma, &symbol)) {
+		struct sp_name *level = new_levels(s, 1);
+		if (!level)
+			return sp_err_nomem(err);
+		*level = (struct sp_name){.function = show(s, symbol.name)};
+		*out = level;
+		*func_start = symbol.start;
+		return 1;
+	}
 	if (s->dwarf && (n = sp_dwarf_lookup(s->dwarf, svma, &from, &start, err)) < 0)
 		return n;
 	const char *outer = outer_name(s, svma, n ? &from[n - 1] : NULL, &start);
 	if (!n && !outer)
 		return 0;
 	size_t n_levels = n ? (size_t)n : 1;
-	struct sp_name *levels =
-		sp_arena_take(&s->answers, n_levels * sizeof *levels, _Alignof(struct sp_name));
+	struct sp_name *levels = new_levels(s, n_levels);
 	if (!levels)
 		return sp_err_nomem(err);
 	for (size_t i = 0; i < n_levels; i++) {

@@ -13,6 +13,7 @@ struct sp_symfile_options {
 		*debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
 	size_t n_debug_dirs;
 	bool no_inline, no_demangle;
+	bool no_lines; /* levels have no file and line */
 	const struct sp_cachedir *cache; /* answers of earlier runs; or NULL */
 };
 

@@ -10,7 +10,7 @@
 #include <time.h>
 
 /* Raised with every change of the answers; a build-id of this program says the same by itself. */
-#define ANSWERS_VERSION 1u
+#define ANSWERS_VERSION 2u
 /* A file that changed within one tick of the clock twice would look unchanged. */
 #define FRESH_NS (INT64_C(100) * 1000 * 1000)
 
@@ -82,6 +82,7 @@ void sp_symfile_memo_open(struct sp_symfile_memo *m, const struct sp_cachedir *d
 {
 	if (!dir || dir->fd < 0 || !is_file(elf) || (debug && !is_file(debug)))
 		return;
+	m->key.len = 0;
 	sp_buf_u32(&m->key, ANSWERS_VERSION);
 	sp_buf_u32(&m->key, options);
 	dl_iterate_phdr(find_own_id, &m->key);

@@ -23,7 +23,8 @@ struct sp_symfile_memo {
 	struct sp_name levels[SP_MEMO_LEVELS_MAX];
 };
 
-/* debug: or NULL. options: a word that names differ by. */
+/* debug: or NULL. options: a word that names differ by. May be tried with other options where there
+ * was no memo. */
 void sp_symfile_memo_open(struct sp_symfile_memo *m, const struct sp_cachedir *dir,
 			  const struct sp_elf *elf, const struct sp_elf *debug, uint32_t options);
 /* As sp_memo_find. */

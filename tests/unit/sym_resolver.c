@@ -110,6 +110,10 @@ static void test_files(void)
 	check(&m, &o, "in@a.c:4|work@a.c:8", "a path map leads to the file");
 	o.no_inline = true;
 	check(&m, &o, "work@a.c:4", "inline calls can be left out");
+	o.no_lines = true;
+	check(&m, &o, "work", "lines can be left out too");
+	o.no_inline = false;
+	check(&m, &o, "in|work", "lines can be left out, inline calls stay");
 
 	/* The file travels with the recording; there is none of that name here. */
 	struct sp_buf image = {0};

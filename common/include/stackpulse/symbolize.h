@@ -164,7 +164,7 @@ struct sp_native_factory {
 
 /* The built-in one as a factory, for symbolizers that stand in front of it: ELF symbols, DWARF and
  * separate debug files of what is found at path (or found). options (may be NULL) and what it
- * points to must outlive what it makes; of them debug_dirs, no_inline and no_demangle are used. */
+ * points to must outlive what it makes; of them debug_dirs, no_inline, no_demangle and no_lines are used. */
 struct sp_resolver_options;
 struct sp_native_factory sp_native_factory_builtin(const struct sp_resolver_options *options);
 
@@ -198,6 +198,7 @@ struct sp_resolver_options {
 	const int64_t *perf_map_pids;
 	size_t n_perf_map_pids;
 	bool no_inline, no_demangle;
+	bool no_lines; /* files and lines are not asked for: those of native code stay unknown */
 	const struct sp_cachedir *cache; /* what earlier runs found: sp-sym's; NULL = none */
 	unsigned n_workers;              /* of sp_resolver_run; 0 = all cores */
 	void (*progress)(void *ctx, size_t done, size_t total);
