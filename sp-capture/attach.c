@@ -20,40 +20,45 @@ struct list {
 	size_t n, cap;
 };
 
-static void close_event(struct cap_session *s, struct cap_task *t, size_t cpu)
+static void close_event(struct cap_session *s, struct cap_task *t, size_t at)
 {
-	if (t->fds[cpu] < 0)
+	if (t->fds[at] < 0)
 		return;
 	if (s->sampler.has_lost)
-		s->retired_lost[cpu] += cap_event_lost(t->fds[cpu]);
-	close(t->fds[cpu]);
-	t->fds[cpu] = -1;
+		s->retired_lost[at % s->n_cpus] += cap_event_lost(t->fds[at]);
+	close(t->fds[at]);
+	t->fds[at] = -1;
 }
 
 static void task_drop(struct cap_session *s, struct cap_task *t)
 {
-	for (size_t c = 0; c < s->n_cpus; c++)
-		close_event(s, t, c);
+	for (size_t i = 0; i < s->n_fds; i++)
+		close_event(s, t, i);
 	free(t->fds);
 	*t = (struct cap_task){0};
 }
 
-/* One event on one CPU, into that CPU's ring. */
-static int open_on(struct cap_session *s, struct cap_task *t, size_t cpu, size_t n_wanted,
+/* One event on one CPU, into its ring. */
+static int open_on(struct cap_session *s, struct cap_task *t, size_t at, size_t n_wanted,
 		   struct sp_err *err)
 {
-	int fd = cap_sampler_open(&s->sampler, t->role, t->tid, s->kernel.cpus[cpu], n_wanted, err);
+	bool of_switches = s->rings[at].of_switches;
+	if (of_switches && t->role == CAP_SIDE_BAND)
+		return 0;
+	uint32_t cpu = s->kernel.cpus[at % s->n_cpus];
+	enum cap_role role = of_switches ? cap_role_of_switches(t->role) : t->role;
+	int fd = cap_sampler_open(&s->sampler, role, t->tid, cpu, n_wanted, err);
 	if (fd < 0)
 		return fd;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
+	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[at].fd) < 0) {
 		int rc = sp_err_errno(err,
 				      "cannot use the ring of CPU %u for thread %d: "
 				      "PERF_EVENT_IOC_SET_OUTPUT",
-				      s->kernel.cpus[cpu], t->tid);
+				      cpu, t->tid);
 		close(fd);
 		return rc;
 	}
-	t->fds[cpu] = fd;
+	t->fds[at] = fd;
 	return 0;
 }
 
@@ -90,14 +95,14 @@ static int open_task(struct cap_session *s, int32_t pid, int32_t tid, enum cap_r
 		     size_t n_wanted, bool late, struct sp_err *err)
 {
 	struct cap_task t = {.pid = pid, .tid = tid, .role = role};
-	t.fds = malloc(s->n_cpus * sizeof *t.fds);
+	t.fds = malloc(s->n_fds * sizeof *t.fds);
 	if (!t.fds)
 		return sp_err_nomem(err);
-	for (size_t c = 0; c < s->n_cpus; c++)
-		t.fds[c] = -1;
+	for (size_t i = 0; i < s->n_fds; i++)
+		t.fds[i] = -1;
 	int rc = s->bpf ? open_bpf(s, &t, n_wanted, late, err) : 0;
-	for (size_t c = 0; rc >= 0 && !s->bpf && c < s->n_cpus; c++)
-		rc = open_on(s, &t, c, n_wanted, err);
+	for (size_t i = 0; rc >= 0 && !s->bpf && i < s->n_fds; i++)
+		rc = open_on(s, &t, i, n_wanted, err);
 	if (rc < 0) {
 		task_drop(s, &t);
 		return rc;
@@ -152,7 +157,7 @@ static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool
 	struct list l = {0};
 	int fresh = 0;
 	int rc = sp_tasks_list(pid, &l.v, &l.n, &l.cap, err);
-	size_t n_wanted = (s->n_tasks + l.n) * s->n_cpus + 64;
+	size_t n_wanted = (s->n_tasks + l.n) * s->n_fds + 64;
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
 		    is_inherited(s, l.v[i]))
@@ -401,7 +406,7 @@ int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err)
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
 	int rc = cap_attach_command(s, pid, err);
-	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_cpus * 3, false, err);
+	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_fds * 3, false, err);
 }
 
 int cap_attach_threads(struct cap_session *s, struct sp_err *err)
@@ -426,7 +431,7 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 				rc = root_add(s, pid, err);
 		}
 		if (rc >= 0)
-			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE, (s->n_tasks + 1) * s->n_cpus,
+			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE, (s->n_tasks + 1) * s->n_fds,
 				       false, err);
 		if (rc < 0)
 			return rc;
@@ -479,8 +484,10 @@ void cap_attach_ended(struct cap_session *s, int32_t tid)
 void cap_attach_copy(struct cap_session *s, int32_t tid, size_t cpu)
 {
 	uint32_t at = sp_map64_get(&s->by_tid, (uint32_t)tid);
-	if (at != SP_NOT_FOUND)
-		close_event(s, &s->tasks[at], s->bpf ? 0 : cpu);
+	if (at == SP_NOT_FOUND)
+		return;
+	for (size_t i = s->bpf ? 0 : cpu; i < s->n_fds; i += s->n_cpus)
+		close_event(s, &s->tasks[at], i);
 }
 
 void cap_attach_sweep(struct cap_session *s)
@@ -490,7 +497,7 @@ void cap_attach_sweep(struct cap_session *s)
 		bool open = false;
 		if (!t->ended)
 			continue;
-		for (size_t c = 0; c < s->n_cpus; c++) {
+		for (size_t c = 0; c < s->n_fds; c++) {
 			struct pollfd p = {.fd = t->fds[c]};
 			if (t->fds[c] < 0)
 				continue;
@@ -511,8 +518,10 @@ void cap_attach_switch(struct cap_session *s, bool on)
 {
 	if (s->bpf && s->o->off_cpu)
 		cap_bpf_switch(s->bpf, on);
+	else if (on)
+		s->emit.waits.since_ns = cap_now_ns();
 	for (size_t i = 0; i < s->n_tasks; i++)
-		for (size_t c = 0; c < s->n_cpus; c++)
+		for (size_t c = 0; c < s->n_fds; c++)
 			if (s->tasks[i].fds[c] >= 0)
 				ioctl(s->tasks[i].fds[c],
 				      on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
@@ -523,7 +532,8 @@ uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
 {
 	uint64_t sum = s->retired_lost[cpu_index] + cap_system_lost(s, cpu_index);
 	for (size_t i = 0; i < s->n_tasks; i++)
-		sum += cap_event_lost(s->tasks[i].fds[cpu_index]);
+		for (size_t at = cpu_index; at < s->n_fds; at += s->n_cpus)
+			sum += cap_event_lost(s->tasks[i].fds[at]);
 	if (s->side_fds)
 		sum += cap_event_lost(s->side_fds[cpu_index]);
 	return sum;
@@ -533,9 +543,9 @@ void cap_attach_deinit(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->n_tasks; i++) {
 		struct cap_task *t = &s->tasks[i];
-		for (size_t c = 0; t->fds && c < s->n_cpus; c++)
-			if (t->fds[c] >= 0)
-				close(t->fds[c]);
+		for (size_t at = 0; t->fds && at < s->n_fds; at++)
+			if (t->fds[at] >= 0)
+				close(t->fds[at]);
 		free(t->fds);
 	}
 	for (size_t c = 0; s->side_fds && c < s->n_cpus; c++)

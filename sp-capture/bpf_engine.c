@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "waits.h"
+
 #ifndef SP_NO_BPF
 
 #include <bpf/bpf.h>
@@ -40,6 +42,7 @@
 
 #define BTF_FILE "/sys/kernel/btf/vmlinux"
 #define WINDOW_NS (UINT64_C(1) << 24) /* bpf/off_cpu.h, WINDOW_SHIFT */
+#define MAX_THREADS 131072u           /* of the whole machine, that have waited */
 #define MAX_RESUMES 4096u             /* threads whose stacks are awaited at once */
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
 #define AFTER_MIN_NS UINT64_C(10000)
@@ -201,6 +204,11 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 	k->rodata->spb_min_ns = want->min_ns;
 	k->rodata->spb_by_thread = want->by_thread;
 	k->rodata->spb_follow = want->follow;
+	k->rodata->spb_all = want->all;
+	k->rodata->spb_kthreads = want->kernel_threads;
+	k->rodata->spb_in_group = want->in_group;
+	if (want->all)
+		bpf_map__set_max_entries(k->maps.spb_waits, MAX_THREADS);
 	k->rodata->spb_after = b->after;
 	k->rodata->spb_exit = !(b->lacks & SPB_EXIT);
 	k->rodata->spb_state_arg = b->has_state_arg;
@@ -364,6 +372,16 @@ void cap_bpf_untarget(struct cap_bpf *b, int32_t id)
 	bpf_map_delete_elem(bpf_map__fd(b->skel->maps.spb_targets), &key);
 }
 
+int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err)
+{
+	uint32_t key = 0;
+	if (bpf_map_update_elem(bpf_map__fd(b->skel->maps.spb_group), &key, &cgroup_fd, BPF_ANY) <
+	    0)
+		return sp_err_errno(
+			err, "cannot follow the waits of a control group: bpf_map_update_elem");
+	return 0;
+}
+
 void cap_bpf_switch(struct cap_bpf *b, bool on)
 {
 	uint64_t now = cap_now_ns();
@@ -399,9 +417,9 @@ void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 	}
 }
 
-void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)
 {
-	*out = (struct cap_bpf_waits){0};
+	*out = (struct cap_waits_counts){0};
 	for (size_t i = 0; i < SPB_MAX_CPUS; i++) {
 		out->n_short += b->skel->bss->spb_short[i];
 		out->short_ns += b->skel->bss->spb_short_ns[i];
@@ -477,6 +495,12 @@ void cap_bpf_untarget(struct cap_bpf *b, int32_t id)
 	(void)b, (void)id;
 }
 
+int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err)
+{
+	(void)b, (void)cgroup_fd, (void)err;
+	return 0;
+}
+
 void cap_bpf_switch(struct cap_bpf *b, bool on)
 {
 	(void)b, (void)on;
@@ -494,10 +518,10 @@ void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 	(void)b, (void)now_ns, (void)each, (void)arg;
 }
 
-void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out)
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)
 {
 	(void)b;
-	*out = (struct cap_bpf_waits){0};
+	*out = (struct cap_waits_counts){0};
 }
 
 void cap_bpf_looking(struct cap_bpf *b)

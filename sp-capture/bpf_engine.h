@@ -27,14 +27,9 @@ struct cap_bpf_want {
 	uint64_t max_waits; /* per second and CPU */
 	bool by_thread;     /* targets are threads, not processes */
 	bool follow;        /* children of targets are targets */
-};
-
-/* Waits that made no sample. */
-struct cap_bpf_waits {
-	uint64_t n_short, short_ns; /* shorter than min_ns */
-	uint64_t n_over, over_ns;   /* beyond max_waits */
-	uint64_t n_untold; /* ended by a switch that sched_switch did not tell, found after */
-	uint64_t n_missed, missed_ns; /* the same, but when is not known; up to the next switch */
+	/* All processes' waits; targets are those whose waits do not count. */
+	bool all, kernel_threads;
+	bool in_group; /* those of one control group: cap_bpf_group */
 };
 
 /* Load the programs. SP_ERR_PERM, SP_ERR_UNSUPPORTED, SP_ERR_IO: not here, with the reason; cure
@@ -53,6 +48,7 @@ int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err
 /* A process (or thread) whose waits count; from_exec: once it has called exec. */
 int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err);
 void cap_bpf_untarget(struct cap_bpf *b, int32_t id);
+int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err);
 /* Waits that begin from now on count, or none do. */
 void cap_bpf_switch(struct cap_bpf *b, bool on);
 /* Whether stacks come after the waits that they belong to, else before. */
@@ -62,7 +58,8 @@ bool cap_bpf_stacks_after(const struct cap_bpf *b);
 struct spb_sample;
 void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 			void (*each)(void *arg, const struct spb_sample *s), void *arg);
-void cap_bpf_waits(const struct cap_bpf *b, struct cap_bpf_waits *out);
+struct cap_waits_counts;
+void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out);
 
 /* Samples of the programs that found no room, on a CPU (by its number), since the start. */
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);

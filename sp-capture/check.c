@@ -82,7 +82,7 @@ static bool rings(const struct cap_options *o, const struct cap_kernel *k)
 	}
 	size_t wanted = cap_ring_size(o->ring_bytes, s.rate_hz, o->stack_bytes, k->page_bytes);
 	size_t got = wanted;
-	int rc = cap_rings_map(r, &s, &got, o->stack_bytes, &err);
+	int rc = cap_rings_map(r, k->n_cpus, &s, &got, o->stack_bytes, &err);
 	if (rc < 0)
 		line("rings", false, err.msg, s.cure);
 	else {

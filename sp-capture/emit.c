@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "emit_inner.h"
 #include "events.h"
+#include "switches.h"
 #include "tasks.h"
 
 #define MAPS_AGAIN_NS UINT64_C(2000000) /* a process's maps at most 500 times a second */
@@ -237,9 +238,8 @@ bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_i
 	return is_dead(e, id);
 }
 
-/* How much of what the kernel copied is the thread's stack. */
-static uint64_t stack_used(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
-			   const struct cap_layout *l, uint64_t sp)
+uint64_t cap_emit_stack_used(struct cap_emit *e, const struct cap_ring *r,
+			     const struct cap_entry *en, const struct cap_layout *l, uint64_t sp)
 {
 	uint64_t task = cap_ring_u64(r, en->pos + AT_PID);
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
@@ -278,7 +278,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 		cap_emit_check_ip(e, pid, cap_ring_u64(r, en->pos + l.regs + CAP_REG_IP * 8),
 				  en->time_ns);
 		if (l.copied)
-			used = stack_used(e, r, en, &l, sp);
+			used = cap_emit_stack_used(e, r, en, &l, sp);
 	}
 	if (e->kernel_frames)
 		note_kernel(e, r, en->pos, &l);
@@ -340,7 +340,10 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 		sp_put64(p + en->size - 8, CAP_EVENT_ID);
 	}
 	r->lost += count;
-	e->lost_side_band = true;
+	if (!r->of_switches) {
+		e->lost_side_band = true;
+		e->waits.lost_ns = en->time_ns;
+	}
 	cap_emit_lost(e, cpu_index, r->last_ns, en->time_ns, count);
 	tell_losses(e, r, cpu_index);
 }
@@ -374,6 +377,8 @@ static uint32_t least_size(uint32_t type)
 	case PERF_RECORD_COMM:
 	case PERF_RECORD_LOST:
 		return 24 + SP_SAMPLE_ID_BYTES;
+	case PERF_RECORD_SWITCH_CPU_WIDE:
+		return 16 + SP_SAMPLE_ID_BYTES;
 	case PERF_RECORD_FORK:
 	case PERF_RECORD_EXIT:
 	case PERF_RECORD_THROTTLE:
@@ -405,7 +410,14 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 	}
 	switch (en->type) {
 	case PERF_RECORD_SAMPLE:
-		emit_sample(e, r, en, cpu_index);
+		if (r->of_switches)
+			cap_switches_stack(e, r, en, cpu_index);
+		else
+			emit_sample(e, r, en, cpu_index);
+		break;
+	case PERF_RECORD_SWITCH:
+	case PERF_RECORD_SWITCH_CPU_WIDE:
+		cap_switches_record(e, r, en, cpu_index);
 		break;
 	case PERF_RECORD_MMAP2:
 		cap_emit_mmap2_record(e, r, en);

@@ -146,6 +146,9 @@ void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry
 		sp_count(&e->counters, SP_C_rejected_samples, 1);
 		return;
 	}
+	if (e->wants && !e->wants(e->arg, (int32_t)s.pid,
+				  s.kind != SPB_ON_CPU || s.flags & SPB_HAS_REGS, s.time_ns))
+		return;
 	const uint8_t *chain = raw + sizeof s, *stack = chain + s.n_kernel * 8;
 	if (s.kind == SPB_WAIT)
 		cap_waits_end(e, &s, chain, cpu_index);

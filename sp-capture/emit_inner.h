@@ -17,6 +17,10 @@ uint8_t *cap_emit_begin(struct cap_emit *e, uint32_t type, uint16_t misc, size_t
 const uint8_t *cap_emit_pass(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en);
 
+/* How much of what the kernel copied is the thread's stack; sp: the sample's. */
+uint64_t cap_emit_stack_used(struct cap_emit *e, const struct cap_ring *r,
+			     const struct cap_entry *en, const struct cap_layout *l, uint64_t sp);
+
 /* --- emit_process.c: one ring record each, whose fields are all there --- */
 
 void cap_emit_mmap2_record(struct cap_emit *e, const struct cap_ring *r,

@@ -10,6 +10,7 @@
 #include "kernel.h"
 #include "maps/procs.h"
 #include "python.h"
+#include "switches.h"
 #include "tasks.h"
 
 #define MAPS_MAX (64u << 20)
@@ -357,6 +358,7 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	if (pid != ppid && !e->follow)
 		return;
 	cap_stacks_forget(&e->stacks, tid);
+	cap_switches_born(e, tid);
 	e->n_born++;
 	if (pid == ppid) {
 		struct cap_proc *q = cap_procs_find(&e->procs, pid);
@@ -393,6 +395,7 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	cap_stacks_forget(&e->stacks, tid);
 	if (e->on_thread_exit)
 		e->on_thread_exit(e->arg, tid);
+	cap_switches_ended(e, tid);
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
 	if (!q || (q->n_threads && --q->n_threads))
 		return;

@@ -154,14 +154,28 @@ static int cpu_event_open(const struct cap_sampler *s, const struct perf_event_a
 			    PERF_FLAG_FD_CLOEXEC | PERF_FLAG_PID_CGROUP);
 }
 
+enum cap_role cap_role_of_switches(enum cap_role role)
+{
+	return role == CAP_SAMPLES_ALL     ? CAP_SWITCHES_ALL
+	       : role == CAP_SAMPLES_ALONE ? CAP_SWITCHES_ALONE
+					   : CAP_SWITCHES;
+}
+
 static void to_role(struct perf_event_attr *a, enum cap_role role)
 {
-	bool all = role == CAP_SAMPLES_ALL || role == CAP_SIDE_BAND_ALL;
-	bool by_bpf = role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE;
-	if (role == CAP_SAMPLES_ALONE || role == CAP_SAMPLES_ALL || by_bpf)
+	bool side_band = role == CAP_SIDE_BAND || role == CAP_SIDE_BAND_ALL;
+	bool by_bpf = role == CAP_BPF_SAMPLES || role == CAP_BPF_ALONE || role == CAP_BPF_ALL;
+	bool switches = role >= CAP_SWITCHES;
+	bool all = role == CAP_SAMPLES_ALL || role == CAP_SIDE_BAND_ALL || role == CAP_BPF_ALL ||
+		   role == CAP_SWITCHES_ALL;
+	bool alone =
+		role == CAP_SAMPLES_ALONE || role == CAP_BPF_ALONE || role == CAP_SWITCHES_ALONE;
+	if (!side_band && (all || alone || by_bpf || switches))
 		a->mmap = a->mmap2 = a->mmap_data = a->comm = a->comm_exec = a->task = 0;
-	if (role == CAP_SAMPLES_ALONE || role == CAP_BPF_ALONE || all)
+	if (alone || all)
 		a->inherit = a->inherit_thread = 0;
+	if (side_band || by_bpf || switches)
+		a->context_switch = 0;
 	if (by_bpf) {
 		/* The program looks for itself. */
 		a->sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_PERIOD;
@@ -170,14 +184,14 @@ static void to_role(struct perf_event_attr *a, enum cap_role role)
 	}
 	if (all) {
 		a->enable_on_exec = 0;
-		a->disabled = role == CAP_SAMPLES_ALL;
+		a->disabled = !side_band;
 	}
-	if (role == CAP_SIDE_BAND || role == CAP_SIDE_BAND_ALL) {
+	if (side_band || switches) {
 		a->type = PERF_TYPE_SOFTWARE;
-		a->config = PERF_COUNT_SW_DUMMY;
+		a->config = side_band ? PERF_COUNT_SW_DUMMY : PERF_COUNT_SW_CONTEXT_SWITCHES;
 		a->freq = 0;
 		a->sample_period = 1;
-		a->exclude_kernel = 1;
+		a->exclude_kernel = side_band; /* where every switch is */
 		a->exclude_idle = 0;
 	}
 }
@@ -357,6 +371,22 @@ int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
 	return 0;
 }
 
+bool cap_sampler_tell_switches(struct cap_sampler *s, char refusal[160])
+{
+	s->attr.context_switch = 1;
+	struct perf_event_attr a = s->attr;
+	to_role(&a, CAP_SWITCHES_ALONE);
+	a.disabled = 1;
+	int fd = perf_event_open(&a, 0, CAP_ANY_CPU);
+	if (fd < 0) {
+		snprintf(refusal, 160, "perf_event_open: %s (perf_event_paranoid is %lld)",
+			 strerror(errno), (long long)s->kernel->paranoid);
+		return false;
+	}
+	close(fd);
+	return true;
+}
+
 int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_bytes,
 		       struct sp_err *err)
 {
@@ -434,7 +464,7 @@ void cap_sampler_attr(const struct cap_sampler *s, struct sp_attr *out)
 	out->sample_type = a->sample_type;
 	out->read_format = a->read_format;
 	memcpy(&out->flags, (const char *)a + offsetof(struct perf_event_attr, read_format) + 8, 8);
-	out->flags &= ~(SP_ATTR_DISABLED | SP_ATTR_ENABLE_ON_EXEC);
+	out->flags &= ~(SP_ATTR_DISABLED | SP_ATTR_ENABLE_ON_EXEC | SP_ATTR_CONTEXT_SWITCH);
 	out->sample_regs_user = a->sample_regs_user;
 	out->sample_stack_user = a->sample_stack_user;
 	out->wakeup = a->wakeup_watermark;

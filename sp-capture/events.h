@@ -50,7 +50,15 @@ enum cap_role {
 	CAP_SIDE_BAND_ALL, /* side-band of all that a CPU runs; the tid is CAP_ANY_TASK */
 	CAP_BPF_SAMPLES,   /* for a BPF program: no ring, no side-band, on all CPUs (CAP_ANY_CPU) */
 	CAP_BPF_ALONE,     /* the same of one thread, not inherited */
+	CAP_BPF_ALL,       /* the same of all that a CPU runs; begins disabled */
+	/* A sample at each switch away, without side-band; the rest as the CAP_SAMPLES* have it. */
+	CAP_SWITCHES,
+	CAP_SWITCHES_ALONE,
+	CAP_SWITCHES_ALL,
 };
+
+/* Of the events that sample a thread or a CPU: those that sample its switches. */
+enum cap_role cap_role_of_switches(enum cap_role role);
 
 #define CAP_ANY_CPU UINT32_MAX
 #define CAP_ANY_TASK (-1) /* in place of a tid: all that a CPU runs */
@@ -88,6 +96,10 @@ int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu
 
 /* Find out on our own thread what this machine gives: settles the event and the kernel frames. */
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err);
+
+/* Have the sampling events tell of switches away and back, by records that are no samples. Whether
+ * switches may be sampled too, for the stacks: else the reason (160 bytes). */
+bool cap_sampler_tell_switches(struct cap_sampler *s, char refusal[160]);
 
 /* The event on our own thread that owns a CPU's ring: it never ends, so it never hangs up. */
 int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_bytes,

@@ -4,6 +4,7 @@
 #include "kallsyms.h"
 #include "recover.h"
 #include "session.h"
+#include "switches.h"
 
 /* Until half of the blocks are free: what follows must not get lost. */
 static void wait_room(struct cap_session *s)
@@ -97,6 +98,8 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err)
 	wait_room(s);
 	if (s->bpf && s->o->off_cpu)
 		cap_bpf_unfinished(s->bpf, s->end_ns, on_unfinished, s);
+	else
+		cap_switches_unfinished(&s->emit, s->end_ns);
 	cap_waits_flush(&s->emit);
 	embed_all(s);
 	emit_final_losses(s);

@@ -59,10 +59,11 @@ static double cpu_us(void)
 /* Waits that made no sample. */
 static void say_waits(const struct cap_session *s)
 {
-	struct cap_bpf_waits w;
-	if (!s->bpf || !s->o->off_cpu)
+	struct cap_waits_counts w = s->emit.waits.counts;
+	if (!s->o->off_cpu)
 		return;
-	cap_bpf_waits(s->bpf, &w);
+	if (s->bpf)
+		cap_bpf_waits(s->bpf, &w);
 	if (w.n_over)
 		sp_note("%llu waits (%.3f s) beyond %u a second and CPU are not in the recording; "
 			"to have fewer: a larger --off-cpu=MIN",

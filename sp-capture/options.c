@@ -71,7 +71,8 @@ static const struct sp_opt opts[] = {
 		      "whole; root), auto (the default): perf,\n"
 		      "or bpf with --off-cpu"},
 	[O_OFF_CPU] = {"off-cpu", 0, "[=MIN]",
-		       "time off the CPU too: waits of at least MIN (default 0), by BPF"},
+		       "time off the CPU too: waits of at least MIN (default 0); by BPF,\n"
+		     "else by context switch events"},
 	[O_ALL] = {"all-cpus", 'a', NULL, "all processes, those to come too"},
 	[O_CGROUP] = {"cgroup", 0, "NAME",
 		      "all processes of a control group: a path of cgroup v2, or the\n"
@@ -319,11 +320,6 @@ static void check_all(const struct cap_options *o, int kinds)
 	if (!o->all)
 		return;
 	const char *what = o->cgroup ? "--cgroup" : "-a";
-	if (o->off_cpu)
-		sp_usage_error("--off-cpu records chosen processes, threads or a command: not %s",
-			       what);
-	if (o->engine == CAP_ENGINE_BPF)
-		sp_usage_error("%s is recorded by the perf engine: not with --engine=bpf", what);
 	if (kinds)
 		sp_usage_error("%s records every process%s: not with -p or -t", what,
 			       o->cgroup ? " of the group" : "");

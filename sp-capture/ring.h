@@ -32,6 +32,7 @@ struct cap_ring {
 	const struct cap_ring_kind *kind; /* static; NULL while it is not mapped */
 	uint32_t cpu;
 	uint32_t index;      /* among the recorded CPUs */
+	bool of_switches;    /* its samples are stacks of waits that begin */
 	int fd;              /* owned: the anchor, what poll() watches */
 	void *base;          /* owned: control page and data, or NULL */
 	const uint8_t *data; /* in base */

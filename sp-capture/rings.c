@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cli.h"
 
@@ -43,18 +44,22 @@ int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu
 		      struct sp_err *err)
 {
 	int fd = cap_sampler_anchor(s, cpu, cap_ring_mark(data_bytes), err);
-	return fd < 0 ? fd
-		      : cap_ring_map(ring, fd, cpu, data_bytes, s->kernel->page_bytes, err);
+	int rc = fd < 0 ? fd
+			: cap_ring_map(ring, fd, cpu, data_bytes, s->kernel->page_bytes, err);
+	if (rc < 0 && fd >= 0)
+		close(fd);
+	return rc;
 }
 
 /* All rings of one size, or none of them. */
-static int map_all(struct cap_ring *rings, struct cap_sampler *s, size_t data_bytes,
+static int map_all(struct cap_ring *rings, size_t n, struct cap_sampler *s, size_t data_bytes,
 		   struct sp_err *err)
 {
 	const struct cap_kernel *k = s->kernel;
-	for (size_t i = 0; i < k->n_cpus; i++) {
-		int rc = cap_rings_map_one(&rings[i], s, k->cpus[i], data_bytes, err);
-		rings[i].index = (uint32_t)i;
+	for (size_t i = 0; i < n; i++) {
+		size_t cpu = i % k->n_cpus;
+		int rc = cap_rings_map_one(&rings[i], s, k->cpus[cpu], data_bytes, err);
+		rings[i].index = (uint32_t)cpu;
 		if (rc < 0) {
 			unmap_all(rings, i);
 			rings[i].fd = -1;
@@ -64,7 +69,7 @@ static int map_all(struct cap_ring *rings, struct cap_sampler *s, size_t data_by
 	return 0;
 }
 
-int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_bytes,
+int cap_rings_map(struct cap_ring *rings, size_t n, struct cap_sampler *s, size_t *data_bytes,
 		  uint32_t stack_bytes, struct sp_err *err)
 {
 	const struct cap_kernel *k = s->kernel;
@@ -77,7 +82,7 @@ int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_by
 				  stack_bytes, size / 1024, (unsigned long long)least);
 	for (;; size /= 2) {
 		struct sp_err why = {0};
-		int rc = map_all(rings, s, size, &why);
+		int rc = map_all(rings, n, s, size, &why);
 		if (rc >= 0) {
 			*data_bytes = size;
 			return 0;

@@ -18,9 +18,9 @@ size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, siz
  * records come, and a wakeup costs the target. */
 uint32_t cap_ring_mark(size_t data_bytes);
 
-/* Map a ring on every CPU, all of one size; smaller ones while the kernel refuses the memory.
- * *data_bytes: what was wanted, then what it is. */
-int cap_rings_map(struct cap_ring *rings, struct cap_sampler *s, size_t *data_bytes,
+/* Map n rings, one on every CPU, then the next on every CPU; all of one size; smaller ones while
+ * the kernel refuses the memory. *data_bytes: what was wanted, then what it is. */
+int cap_rings_map(struct cap_ring *rings, size_t n, struct cap_sampler *s, size_t *data_bytes,
 		  uint32_t stack_bytes, struct sp_err *err);
 
 /* One more, for a CPU that came later. */

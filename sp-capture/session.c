@@ -69,18 +69,9 @@ static void on_fork(void *arg, int32_t ptid)
 	cap_attach_pin(arg, ptid);
 }
 
-/* The engine that was asked for, or the perf engine. */
-static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
+static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	if (o->engine == CAP_ENGINE_PERF && o->off_cpu) {
-		snprintf(cure, 200, "leave out --engine=perf: BPF records it");
-		return sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
-				  "cannot record time off the CPU with the perf engine: it is "
-				  "not in this version");
-	}
-	if (o->engine != CAP_ENGINE_BPF && !o->off_cpu)
-		return 0;
 	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
 	uint64_t most = o->ring_bytes ? CAP_BPF_RING_MAX : BPF_RING_MAX;
 	struct cap_bpf_want want = {
@@ -93,13 +84,41 @@ static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err
 		.max_waits = CAP_MAX_WAITS,
 		.by_thread = o->n_tids > 0,
 		.follow = o->follow,
+		.all = o->all,
+		.kernel_threads = o->kernel_threads,
+		.in_group = o->cgroup != NULL,
 	};
-	int rc = cap_bpf_open(&s->bpf, &want, cure, err);
-	size_t n = strlen(cure);
-	if (rc < 0 && o->engine != CAP_ENGINE_BPF && n < 200)
-		snprintf(cure + n, 200 - n, "%s--off-cpu needs BPF, sampling without it does not",
-			 n ? "; " : "");
-	return rc;
+	return cap_bpf_open(&s->bpf, &want, cure, err);
+}
+
+/* Time off the CPU by perf events; why: BPF does not record it, NULL = it was not asked. */
+static void tell_switches(struct cap_session *s, const struct sp_err *why, const char *cure)
+{
+	char refusal[160];
+	s->by_switches = true;
+	s->stacks_of_switches = cap_sampler_tell_switches(&s->sampler, refusal);
+	if (why)
+		sp_note("time off the CPU by context switch events, without states and wakers: "
+			"%s%s%s",
+			why->msg, *cure ? "; cure: " : "", cure);
+	if (!s->stacks_of_switches)
+		sp_note("time off the CPU without stacks: %s; cure: run it as root, or sudo sysctl "
+			"kernel.perf_event_paranoid=1",
+			refusal);
+}
+
+/* The engine that was asked for, or the perf engine. */
+static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
+{
+	const struct cap_options *o = s->o;
+	bool wants_bpf =
+		o->engine == CAP_ENGINE_BPF || (o->engine == CAP_ENGINE_AUTO && o->off_cpu);
+	int rc = wants_bpf ? open_bpf_engine(s, cure, err) : 0;
+	if (o->engine == CAP_ENGINE_BPF || s->bpf)
+		return rc;
+	if (o->off_cpu)
+		tell_switches(s, wants_bpf ? err : NULL, cure);
+	return 0;
 }
 
 /* With the BPF engine the CPUs' rings have side-band only. */
@@ -112,8 +131,8 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
 	s->ring_bytes = s->grow.start_bytes = s->grow.wanted = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
-	int rc = cap_rings_map(s->rings, &s->sampler, &side, 8, err);
-	return rc < 0 ? rc : cap_attach_side_band(s, err);
+	int rc = cap_rings_map(s->rings, s->n_cpus, &s->sampler, &side, 8, err);
+	return rc < 0 || s->o->all ? rc : cap_attach_side_band(s, err);
 }
 
 void cap_session_pace(struct cap_session *s)
@@ -142,7 +161,8 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
 	s->n_cpus = s->kernel.n_cpus;
-	s->n_rings = s->n_cpus + (s->bpf != NULL);
+	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
+	s->n_rings = s->bpf ? s->n_cpus + 1 : s->n_fds;
 	s->rings = calloc(s->n_cpus * 2, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
@@ -156,12 +176,15 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	/* Where a budget limits the rings, what is asked for first is what one gets. */
 	bool is_free = geteuid() == 0 || s->kernel.paranoid == -1;
 	size_t start = s->grow.wanted;
-	if (is_free && !o->ring_bytes && !o->all)
+	if (is_free && !o->ring_bytes && !o->all && s->n_rings == s->n_cpus)
 		start = cap_grow_start(start, o->stack_bytes, events_expected(s));
 	s->ring_bytes = start;
-	int rc = cap_rings_map(s->rings, &s->sampler, &s->ring_bytes, o->stack_bytes, err);
+	int rc = cap_rings_map(s->rings, s->n_rings, &s->sampler, &s->ring_bytes, o->stack_bytes,
+			       err);
 	if (rc < 0)
 		return rc;
+	for (size_t i = s->n_cpus; i < s->n_rings; i++)
+		s->rings[i].of_switches = true;
 	s->grow.start_bytes = s->ring_bytes;
 	if (s->ring_bytes < start) {
 		cap_rings_say_smaller(&s->kernel, s->ring_bytes, s->grow.wanted);
@@ -296,8 +319,10 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_emit_init(&s->emit, NULL, s->n_cpus, err);
 	if (rc < 0)
 		return rc;
-	s->emit.all_side_band = s->bpf != NULL;
+	s->emit.all_side_band = s->bpf && !o->all;
 	s->emit.waits.stacks_after = s->bpf && cap_bpf_stacks_after(s->bpf);
+	s->emit.waits.min_ns = o->off_min_ns;
+	s->emit.waits.max_per_s = (uint64_t)CAP_MAX_WAITS * s->n_cpus;
 	s->emit.kernel_frames = s->sampler.kernel_frames;
 	s->emit.follow = o->follow;
 	s->emit.known_only = !o->follow && !s->sampler.attr.inherit_thread;

@@ -17,14 +17,13 @@
 #define CAP_FILL_FULL 64u
 #define CAP_FILL_GROW 36u /* larger rings are due */
 #define CAP_PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
-#define CAP_MAX_WAITS 20000u /* recorded per second and CPU */
 
 struct cap_control;
 
 struct cap_task {
 	int32_t pid, tid;
 	enum cap_role role;
-	int *fds;           /* owned: one per CPU, -1 = closed; the BPF engine: only the first */
+	int *fds;           /* owned: n_fds, by ring, -1 = closed; the BPF engine: only the first */
 	uint64_t opened_ns; /* when the last of its events was open */
 	bool ended;         /* its EXIT was seen: close once nobody inherits from it */
 };
@@ -40,10 +39,11 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	/* Owned; one per CPU, then while rings grow those that the events are moved from, or with the
-	 * BPF engine one more: its samples. */
+	/* Owned; one per CPU, then while rings grow those that the events are moved from; or one more
+	 * per CPU for its switches; or with the BPF engine one more: its samples. */
 	struct cap_ring *rings;
 	size_t n_cpus, n_rings, ring_bytes;
+	size_t n_fds; /* of a task: one for each ring of those that are for good */
 	struct cap_grow grow;
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
@@ -84,6 +84,7 @@ struct cap_session {
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
 	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
+	bool by_switches, stacks_of_switches; /* waits by perf events; with their stacks */
 	int out_fd;
 	const char *out_name;
 	bool attaching;     /* births are noted */

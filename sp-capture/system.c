@@ -19,7 +19,7 @@
 #define DRAIN_NS UINT64_C(5000000) /* the rings are looked at so often while /proc is read */
 #define REAP_PER_TICK 64u
 
-static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .pulse = -1};
+static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .switches = -1, .pulse = -1};
 
 /* --- the events of one CPU --- */
 
@@ -30,31 +30,47 @@ static void close_one(int *fd)
 	*fd = -1;
 }
 
+static void cpu_events_close(struct cap_cpu_events *c)
+{
+	close_one(&c->side);
+	close_one(&c->sample);
+	close_one(&c->switches);
+	close_one(&c->pulse);
+}
+
 uint64_t cap_system_lost(const struct cap_session *s, size_t cpu)
 {
 	const struct cap_system *y = &s->system;
 	if (cpu >= y->n || !s->sampler.has_lost)
 		return 0;
-	return cap_event_lost(y->cpus[cpu].side) + cap_event_lost(y->cpus[cpu].sample);
+	return cap_event_lost(y->cpus[cpu].side) + cap_event_lost(y->cpus[cpu].sample) +
+	       cap_event_lost(y->cpus[cpu].switches);
 }
 
 static void cpu_close(struct cap_session *s, size_t cpu)
 {
 	struct cap_cpu_events *c = &s->system.cpus[cpu];
 	s->retired_lost[cpu] += cap_system_lost(s, cpu);
-	close_one(&c->side);
-	close_one(&c->sample);
-	close_one(&c->pulse);
+	cpu_events_close(c);
 }
 
-int cap_system_open(struct cap_session *s, enum cap_role role, size_t cpu, int *out,
+static void cpu_switch(const struct cap_cpu_events *c, bool on)
+{
+	unsigned long what = on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
+	if (c->sample >= 0)
+		ioctl(c->sample, what, 0);
+	if (c->switches >= 0)
+		ioctl(c->switches, what, 0);
+}
+
+int cap_system_open(struct cap_session *s, enum cap_role role, size_t ring, int *out,
 		    struct sp_err *err)
 {
-	uint32_t number = s->kernel.cpus[cpu];
+	uint32_t number = s->rings[ring].cpu;
 	int fd = cap_sampler_open_cpu(&s->sampler, role, number, err);
 	if (fd < 0)
 		return fd;
-	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[cpu].fd) < 0) {
+	if (ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, s->rings[ring].fd) < 0) {
 		int rc = sp_err_errno(
 			err, "cannot use the ring of CPU %u: PERF_EVENT_IOC_SET_OUTPUT", number);
 		close(fd);
@@ -64,20 +80,34 @@ int cap_system_open(struct cap_session *s, enum cap_role role, size_t cpu, int *
 	return 0;
 }
 
+/* The event that a BPF program samples a CPU by. */
+static int open_bpf(struct cap_session *s, size_t cpu, int *out, struct sp_err *err)
+{
+	int fd = cap_sampler_open_cpu(&s->sampler, CAP_BPF_ALL, s->kernel.cpus[cpu], err);
+	int rc = fd < 0 ? fd : cap_bpf_hang(s->bpf, fd, 0, err);
+	if (rc >= 0)
+		*out = fd;
+	else if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
 static int cpu_open(struct cap_session *s, size_t cpu, struct sp_err *err)
 {
 	struct cap_cpu_events *c = &s->system.cpus[cpu];
 	int rc = cap_system_open(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err);
 	if (rc >= 0)
-		rc = cap_system_open(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
+		rc = s->bpf ? open_bpf(s, cpu, &c->sample, err)
+			    : cap_system_open(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
+	if (rc >= 0 && s->stacks_of_switches)
+		rc = cap_system_open(s, CAP_SWITCHES_ALL, s->n_cpus + cpu, &c->switches, err);
 	if (rc < 0) {
 		cpu_close(s, cpu);
 		return rc;
 	}
 	c->pulse = cap_sampler_pulse(s->kernel.cpus[cpu]);
 	c->pulse_ns = cap_event_value(c->pulse);
-	if (s->system.on)
-		ioctl(c->sample, PERF_EVENT_IOC_ENABLE, 0);
+	cpu_switch(c, s->system.on);
 	return 0;
 }
 
@@ -95,7 +125,11 @@ int cap_system_prepare(struct cap_session *s, struct sp_err *err)
 		return fd;
 	close(fd);
 	cap_scopes_init(&y->scopes, s->o, s->out_fd);
-	return 0;
+	if (s->bpf && s->o->off_cpu && s->o->cgroup)
+		rc = cap_bpf_group(s->bpf, y->cgroup.fd, err);
+	if (s->bpf && s->o->off_cpu && rc >= 0)
+		rc = cap_bpf_target(s->bpf, (int32_t)getpid(), false, err);
+	return rc;
 }
 
 /* --- what is there at the start --- */
@@ -210,9 +244,7 @@ void cap_system_switch(struct cap_session *s, bool on)
 	struct cap_system *y = &s->system;
 	y->on = on;
 	for (size_t i = 0; i < y->n; i++)
-		if (y->cpus[i].sample >= 0)
-			ioctl(y->cpus[i].sample,
-			      on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+		cpu_switch(&y->cpus[i], on);
 }
 
 /* --- samples that are left out --- */
@@ -237,6 +269,8 @@ bool cap_system_wants(void *session, int32_t pid, bool has_regs, uint64_t time_n
 		if (q && q->scope == CAP_UNSORTED) {
 			bool more_pipes;
 			q->scope = (uint8_t)cap_scopes_sort(&y->scopes, pid, &more_pipes);
+			if (s->bpf && s->o->off_cpu && !cap_scopes_keep(&y->scopes, q->scope))
+				cap_bpf_target(s->bpf, pid, false, NULL);
 			if (more_pipes)
 				sort_again(s);
 		}
@@ -257,23 +291,46 @@ static bool grow(void *array, size_t n, size_t size)
 	return sp_grow(array, &cap, n + 1, size);
 }
 
+static int ring_add(struct cap_session *s, struct cap_ring *r, uint32_t number, bool of_switches,
+		    struct sp_err *err)
+{
+	int rc = cap_rings_map_one(r, &s->sampler, number, s->rings[0].size, err);
+	r->index = (uint32_t)s->n_cpus;
+	r->of_switches = of_switches;
+	return rc;
+}
+
 /* All or nothing: after a failure the arrays may be longer, which nobody sees. */
 static int cpu_add(struct cap_session *s, uint32_t number, struct sp_err *err)
 {
 	struct cap_system *y = &s->system;
 	size_t n = s->n_cpus;
-	if (!grow(&y->cpus, n, sizeof *y->cpus) || !grow(&s->rings, n, sizeof *s->rings) ||
+	struct cap_ring first = {.fd = -1}, second = {.fd = -1};
+	if (!grow(&y->cpus, n, sizeof *y->cpus) ||
+	    !grow(&s->rings, s->n_rings + 1, sizeof *s->rings) ||
 	    !grow(&s->retired_lost, n, sizeof *s->retired_lost) ||
+	    (s->bpf && !grow(&s->bpf_lost, n, sizeof *s->bpf_lost)) ||
 	    !grow(&s->kernel.cpus, n, sizeof *s->kernel.cpus) || !cap_emit_cpu_add(&s->emit))
 		return sp_err_nomem(err);
-	int rc = cap_rings_map_one(&s->rings[n], &s->sampler, number, s->ring_bytes, err);
-	if (rc < 0)
+	int rc = ring_add(s, &first, number, false, err);
+	if (rc >= 0 && s->stacks_of_switches)
+		rc = ring_add(s, &second, number, true, err);
+	if (rc < 0) {
+		cap_ring_unmap(&first);
 		return rc;
-	s->rings[n].index = (uint32_t)n;
+	}
+	/* What stands behind the CPUs' rings: those of switches, or that of the BPF engine. */
+	memmove(s->rings + n + 1, s->rings + n, (s->n_rings - n) * sizeof *s->rings);
+	s->rings[n] = first;
+	s->n_rings++;
+	if (s->stacks_of_switches)
+		s->rings[s->n_rings++] = second;
+	if (s->bpf)
+		s->bpf_lost[n] = 0;
 	s->retired_lost[n] = 0;
 	s->kernel.cpus[n] = number;
 	y->cpus[n] = closed;
-	y->n = s->emit.n_cpus = s->kernel.n_cpus = s->n_cpus = s->n_rings = n + 1;
+	y->n = s->emit.n_cpus = s->kernel.n_cpus = s->n_cpus = n + 1;
 	return 0;
 }
 
@@ -348,11 +405,8 @@ void cap_system_name(const struct cap_session *s, char *out, size_t size)
 void cap_system_deinit(struct cap_session *s)
 {
 	struct cap_system *y = &s->system;
-	for (size_t i = 0; i < y->n; i++) {
-		close_one(&y->cpus[i].side);
-		close_one(&y->cpus[i].sample);
-		close_one(&y->cpus[i].pulse);
-	}
+	for (size_t i = 0; i < y->n; i++)
+		cpu_events_close(&y->cpus[i]);
 	free(y->cpus);
 	cap_cgroup_close(&y->cgroup);
 	cap_scopes_deinit(&y->scopes);

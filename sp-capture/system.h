@@ -20,6 +20,7 @@ struct cap_session;
 
 struct cap_cpu_events {
 	int side, sample;  /* owned; -1 = closed */
+	int switches;      /* owned: samples them; -1 = closed */
 	int pulse;         /* owned: a counter that goes on while the CPU is there */
 	uint64_t pulse_ns; /* its value at the last look */
 };
@@ -38,8 +39,8 @@ struct cap_system {
 /* Before a byte is written: the control group is there, and a CPU may be sampled. */
 int cap_system_prepare(struct cap_session *s, struct sp_err *err);
 int cap_system_begin(struct cap_session *s, struct sp_err *err);
-/* An event for all that a CPU runs, into that CPU's ring. */
-int cap_system_open(struct cap_session *s, enum cap_role role, size_t cpu_index, int *out,
+/* An event for all that a CPU runs, into a ring of that CPU. */
+int cap_system_open(struct cap_session *s, enum cap_role role, size_t ring, int *out,
 		    struct sp_err *err);
 /* About once a second: CPUs that came (back), a control group that went. */
 void cap_system_tick(struct cap_session *s);

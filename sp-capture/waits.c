@@ -41,7 +41,7 @@ static struct cap_wait_slot *find(struct cap_waits *w, int32_t tid)
 	return at < w->n && w->slots[at].tid == tid ? &w->slots[at] : NULL;
 }
 
-static struct cap_wait_slot *get(struct cap_waits *w, int32_t tid)
+struct cap_wait_slot *cap_waits_slot(struct cap_waits *w, int32_t tid)
 {
 	struct cap_wait_slot *slot = find(w, tid);
 	if (slot)
@@ -57,26 +57,54 @@ static struct cap_wait_slot *get(struct cap_waits *w, int32_t tid)
 	return &w->slots[at];
 }
 
-/* A copy of a record; false when there is no room for more. */
-static bool keep(struct cap_waits *w, struct cap_wait_part *p, const struct spb_sample *s,
-		 const uint8_t *rest, size_t n)
+/* The head of a record, and room for the rest of it; NULL when there is none. */
+static uint8_t *part_begin(struct cap_waits *w, struct cap_wait_part *p, const struct spb_sample *s,
+			   size_t n)
 {
 	size_t size = sizeof *s + n;
 	if (size > p->cap) {
 		if (w->bytes + size - p->cap > CAP_WAITS_BYTES)
-			return false;
+			return NULL;
 		uint8_t *data = realloc(p->data, size);
 		if (!data)
-			return false;
+			return NULL;
 		w->bytes += size - p->cap;
 		p->data = data;
 		p->cap = size;
 	}
 	memcpy(p->data, s, sizeof *s);
-	if (n)
-		memcpy(p->data + sizeof *s, rest, n);
 	p->size = size;
-	return true;
+	return p->data + sizeof *s;
+}
+
+/* A copy of a record; false when there is no room for more. */
+static bool keep(struct cap_waits *w, struct cap_wait_part *p, const struct spb_sample *s,
+		 const uint8_t *rest, size_t n)
+{
+	uint8_t *to = part_begin(w, p, s, n);
+	if (to && n)
+		memcpy(to, rest, n);
+	return to != NULL;
+}
+
+uint8_t *cap_waits_room(struct cap_waits *w, struct cap_wait_slot *slot,
+			const struct spb_sample *head)
+{
+	slot->stack.size = 0;
+	return part_begin(w, &slot->stack, head, head->n_kernel * 8 + head->stack_bytes);
+}
+
+void cap_waits_begin(struct cap_wait_slot *slot, uint64_t out_ns)
+{
+	struct spb_sample head;
+	if (slot->stack.size)
+		memcpy(&head, slot->stack.data, sizeof head);
+	if (!slot->stack.size || head.time_ns <= slot->in_ns) {
+		slot->stack.size = 0;
+		return;
+	}
+	head.id = out_ns;
+	memcpy(slot->stack.data, &head, sizeof head);
 }
 
 /* comm: the waker's. */
@@ -95,9 +123,9 @@ static void tell_wait(struct cap_emit *e, const struct spb_sample *s, const char
 	cap_emit_ext(e, SP_EXT_WAIT, b, sizeof b);
 }
 
-/* The sample of a wait; from: the record of its stack, or NULL. */
+/* The sample of a wait; from: the record of its stack, or NULL; rest: what follows in that. */
 static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_t *chain,
-		 const struct spb_sample *from, const uint8_t *stack, size_t cpu_index)
+		 const struct spb_sample *from, const uint8_t *rest, size_t cpu_index)
 {
 	struct spb_sample s = *wait;
 	s.flags = 0;
@@ -107,6 +135,11 @@ static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_
 		s.stack_bytes = from->stack_bytes;
 		memcpy(s.regs, from->regs, sizeof s.regs);
 		s.ip = from->ip;
+		if (from->n_kernel) { /* perf has both of one moment */
+			s.n_kernel = from->n_kernel;
+			chain = rest;
+			rest += (size_t)s.n_kernel * 8;
+		}
 	} else {
 		e->waits.n_bare++;
 	}
@@ -118,7 +151,7 @@ static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_
 	if (s.time_ns < e->now_ns)
 		s.time_ns = e->now_ns;
 	tell_wait(e, &s, wait->waker_comm);
-	cap_emit_parts(e, &s, chain, stack, CAP_OFF_ID, cpu_index);
+	cap_emit_parts(e, &s, chain, rest, CAP_OFF_ID, cpu_index);
 }
 
 static void emit_pending(struct cap_emit *e, struct cap_wait_slot *slot,
@@ -140,7 +173,7 @@ void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t
 		   size_t cpu_index)
 {
 	struct cap_waits *w = &e->waits;
-	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
+	struct cap_wait_slot *slot = cap_waits_slot(w, (int32_t)s->tid);
 	if (slot && w->stacks_after && !(s->flags & SPB_LATE)) {
 		struct cap_wait_part part = {0};
 		if (slot->n == CAP_WAITS_PENDING)
@@ -167,7 +200,7 @@ void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8
 		     size_t cpu_index)
 {
 	struct cap_waits *w = &e->waits;
-	struct cap_wait_slot *slot = get(w, (int32_t)s->tid);
+	struct cap_wait_slot *slot = cap_waits_slot(w, (int32_t)s->tid);
 	if (slot && w->stacks_after)
 		emit_pending(e, slot, s, stack, cpu_index);
 	else if (slot && !keep(w, &slot->stack, s, stack, s->stack_bytes))

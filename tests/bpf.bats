@@ -5,15 +5,10 @@
 # shellcheck disable=SC2030,SC2031 # each test is a shell of its own
 
 load lib
+load waits
 
 setup() { live_setup; }
 teardown() { live_teardown; }
-
-# What needs the privilege and the kernel for BPF is skipped without.
-need_bpf() {
-	[ "$(id -u)" = 0 ] || skip "BPF programs need root"
-	[ -r /sys/kernel/btf/vmlinux ] || skip "this kernel tells no BTF"
-}
 
 # The chain of a recursion of $1 frames of some 200 bytes, from main to leaf, in all samples of a
 # spool but the few at its ends.
@@ -58,36 +53,6 @@ all_deep() { # SPOOL DEPTH
 
 # 1 where the kernel tells of all switches back, or tells them later, 0 where they are found late.
 all_stacks() { sp-capture --check | grep -c "BPF, off-CPU  *yes$" || :; }
-
-# What the host of a virtual machine took of its CPUs.
-stolen_ms() { awk -v hz="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz }' /proc/stat; }
-# What the log says of waits below the least, and of those without an end.
-untimed_ms() {
-	awk '/ shorter than the least| have no end: / { sub(/.*waits \((at most )?/, ""); n += $1 * 1000 }
-		END { printf "%d\n", n }' log
-}
-
-# Record a way of waiting of tests/prog/off_cpu.c and compare its waits with what it tells of them;
-# then the stacks: the share of the waits below the function that waited.
-waits() { # OPTION WHAT STATE WAKER WAY…
-	local option=$1 what=$2 state=$3 waker=$4 status=0 less
-	shift 4
-	less=$(stolen_ms)
-	sp-capture -v "$option" -k -F 4999 -- sh -c '"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
-	[ "$status" != 77 ] || skip "no reads past the page cache here"
-	[ "$status" = 0 ] || fail "$(cat log)"
-	stream order s
-	less=$(($(stolen_ms) - less + $(untimed_ms)))
-	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less || {
-		fail "$option $*" "$(cat log)"
-		return 1 # where errexit is off too
-	}
-	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
-	sp-sym -e offcpu-time --weight=weight --format=folded x.spool >folded
-	[ "$what" = both ] || grep -E ';in_|;nap;|;block;' folded | awk -v what=";$what;" '
-		{ all += $NF } index($0, what) { good += $NF }
-		END { if (!all || good < all * 0.8) { print good " of " all; exit 1 } }'
-}
 
 @test "a sleeper of 10 ms: lengths, state, no waker, stacks; copied before and after" {
 	need_bpf
@@ -233,22 +198,17 @@ waits() { # OPTION WHAT STATE WAKER WAY…
 	# shellcheck disable=SC2016 # $0 is the inner shell's
 	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"'
 	status=0
-	unshare -m sh -c "$hide" sh --off-cpu -- true >out 2>log || status=$?
+	unshare -m sh -c "$hide" sh --engine=bpf --off-cpu -- true >out 2>log || status=$?
 	equal "$status" 1
 	[ ! -s out ] || fail "output after a refusal"
 	holds "$(cat log)" "tells no BTF (/sys/kernel/btf/vmlinux: No such file or directory)"
 	holds "$(cat log)" "CONFIG_DEBUG_INFO_BTF=y"
-	holds "$(cat log)" "--off-cpu needs BPF, sampling without it does not"
 	status=0
-	unshare -p -f --mount-proc sp-capture --off-cpu -- true >out 2>log || status=$?
+	unshare -p -f --mount-proc sp-capture --engine=bpf --off-cpu -- true >out 2>log || status=$?
 	equal "$status" 1
 	[ ! -s out ] || fail "output after a refusal"
 	holds "$(cat log)" "another pid namespace"
 	holds "$(cat log)" "--pid=host"
-	status=0
-	sp-capture --off-cpu --engine=perf -- true >out 2>log || status=$?
-	equal "$status" 1
-	holds "$(cat log)" "leave out --engine=perf"
 	holds "$(unshare -m sh -c "$hide" sh --check)" "BPF, off-CPU       no: cannot use the BPF engine: this kernel tells no BTF"
 	status=0
 	setpriv --bounding-set=-sys_admin,-bpf --inh-caps=-all -- sp-capture --engine=bpf -- true >out 2>log || status=$?

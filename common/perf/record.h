@@ -109,6 +109,7 @@ struct sp_attr {
 #define SP_ATTR_MMAP2 (UINT64_C(1) << 23)
 #define SP_ATTR_COMM_EXEC (UINT64_C(1) << 24)
 #define SP_ATTR_USE_CLOCKID (UINT64_C(1) << 25)
+#define SP_ATTR_CONTEXT_SWITCH (UINT64_C(1) << 26)
 #define SP_ATTR_INHERIT_THREAD (UINT64_C(1) << 35)
 
 /* An event of the recording: one attr with its ids and name. Owned by the reader. */

@@ -22,6 +22,9 @@
 const volatile __u64 spb_min_ns = 0;    /* shorter waits are counted only */
 const volatile __u32 spb_by_thread = 0; /* spb_targets has tids, not pids */
 const volatile __u32 spb_follow = 0;
+const volatile __u32 spb_all = 0;      /* all processes; those in spb_targets are left out */
+const volatile __u32 spb_kthreads = 0; /* kernel threads too */
+const volatile __u32 spb_in_group = 0; /* of the control group in spb_group only */
 const volatile __u32 spb_after = 0;     /* stacks after long waits instead of before all */
 const volatile __u32 spb_state_arg = 0; /* sched_switch has the state as 4th argument (5.18) */
 const volatile __u32 spb_window = 0;    /* records of a kind a CPU and window */
@@ -49,6 +52,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32); /* 0: from its exec on */
 } spb_targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} spb_group SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -133,6 +143,23 @@ static __always_inline bool is_target(struct task_struct *t)
 	return active && *active;
 }
 
+/* The same of the current task, for those that are recorded by what they are. */
+static __always_inline bool is_current_target(struct task_struct *t)
+{
+	__u32 key = t->tgid;
+	if (!spb_all)
+		return is_target(t);
+	return t->pid && (spb_kthreads || !(t->flags & PF_KTHREAD)) &&
+	       !bpf_map_lookup_elem(&spb_targets, &key) &&
+	       (!spb_in_group || bpf_current_task_under_cgroup(&spb_group, 0) == 1);
+}
+
+/* Whether it may have a wait: the table of waits decides where all are recorded. */
+static __always_inline bool may_wait(struct task_struct *t)
+{
+	return spb_all ? t->pid != 0 : is_target(t);
+}
+
 /* Whether this CPU may make one more record of a kind now. */
 static __always_inline bool may(__u32 what, __u64 now)
 {
@@ -160,7 +187,7 @@ static __always_inline __u32 state_of(__u64 *ctx, struct task_struct *t)
 static __always_inline void put_stack(struct work *w, struct task_struct *t, bool plain)
 {
 	__u32 size = 0;
-	if (user_regs(&w->r)) {
+	if (t->mm && !(t->flags & PF_KTHREAD) && user_regs(&w->r)) {
 		put_regs(w);
 		w->s.ip = REGS_IP(&w->r);
 		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
@@ -369,9 +396,9 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 		learn_clock(prev, next, now);
 	if (spb_since_ns > now)
 		return 0;
-	if (is_target(prev))
+	if (is_current_target(prev))
 		switch_out(ctx, prev, now, plain);
-	if (is_target(next) && !(spb_without & SPB_SWITCHES && now & 1024))
+	if (may_wait(next) && !(spb_without & SPB_SWITCHES && now & 1024))
 		switch_in(next, now, plain);
 	return 0;
 }
@@ -407,7 +434,7 @@ SEC("?tp_btf/sched_exit_tp")
 int off_exit(__u64 *ctx)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	if (!ctx[0] || spb_since_ns == ~0ull || !is_target(t))
+	if (!ctx[0] || spb_since_ns == ~0ull || !may_wait(t))
 		return 0;
 	__u32 tid = t->pid, cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
@@ -435,7 +462,7 @@ int off_waking(__u64 *ctx)
 	struct task_struct *t = (struct task_struct *)ctx[0];
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 tid = t->pid;
-	if (spb_since_ns == ~0ull || !is_target(t))
+	if (spb_since_ns == ~0ull || !may_wait(t))
 		return 0;
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait || !wait->out_ns)
@@ -454,7 +481,7 @@ int off_fork(__u64 *ctx)
 	struct task_struct *parent = (struct task_struct *)ctx[0];
 	struct task_struct *child = (struct task_struct *)ctx[1];
 	__u32 pid = child->tgid, active = 1;
-	if (spb_follow && !spb_by_thread && child->tgid != parent->tgid && is_target(parent))
+	if (spb_follow && !spb_all && !spb_by_thread && child->tgid != parent->tgid && is_target(parent))
 		bpf_map_update_elem(&spb_targets, &pid, &active, BPF_ANY);
 	return 0;
 }

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# What the suites share that look at time off the CPU. Load it after lib: load waits
+
+# What needs the privilege and the kernel for BPF is skipped without.
+need_bpf() {
+	[ "$(id -u)" = 0 ] || skip "BPF programs need root"
+	[ -r /sys/kernel/btf/vmlinux ] || skip "this kernel tells no BTF"
+}
+
+# What the host of a virtual machine took of its CPUs.
+stolen_ms() { awk -v hz="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz }' /proc/stat; }
+# What the log says of waits below the least, and of those without an end.
+untimed_ms() {
+	awk '/ shorter than the least| have no end: / { sub(/.*waits \((at most )?/, ""); n += $1 * 1000 }
+		END { printf "%d\n", n }' log
+}
+
+# Record a way of waiting of tests/prog/off_cpu.c and compare its waits with what it tells of them;
+# then the stacks: the share of the waits below the function that waited.
+waits() { # OPTIONS WHAT STATE WAKER WAY…
+	local options=$1 what=$2 state=$3 waker=$4 status=0 less
+	shift 4
+	less=$(stolen_ms)
+	# shellcheck disable=SC2086 # several words
+	sp-capture -v $options -k -F 4999 -- sh -c '"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
+	[ "$status" != 77 ] || skip "no reads past the page cache here"
+	[ "$status" = 0 ] || fail "$(cat log)"
+	stream order s
+	less=$(($(stolen_ms) - less + $(untimed_ms)))
+	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less || {
+		fail "$options $*" "$(cat log)"
+		return 1 # where errexit is off too
+	}
+	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
+	sp-sym -e offcpu-time --weight=weight --format=folded x.spool >folded
+	[ "$what" = both ] || grep -E ';in_|;nap;|;block;' folded | awk -v what=";$what;" '
+		{ all += $NF } index($0, what) { good += $NF }
+		END { if (!all || good < all * 0.8) { print good " of " all; exit 1 } }'
+}

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Two streams of sp-capture --off-cpu that recorded a thread at the same time beside each other.
+
+waits.py A B TID: of A's waits of the thread, within the time that both recorded, B has one that began
+and ended when it did, and the other way round; 19 of 20 are enough, as the machine may stand still
+between the two. Both have at least ten.
+"""
+import struct
+import sys
+
+from stream import ext
+
+NEAR_NS = 200000
+
+
+def waits(name, tid):
+    with open(name, "rb") as f:
+        data = f.read()
+    found = (struct.unpack_from("<QiiQIiii", p) for kind, _, _, _, p in ext(data) if kind == "wait")
+    return [(w[0] - w[3], w[0]) for w in found if w[2] == tid]
+
+
+def near(a, b):
+    return abs(a[0] - b[0]) < NEAR_NS and abs(a[1] - b[1]) < NEAR_NS
+
+
+def main(a, b, tid):
+    a, b = waits(a, int(tid)), waits(b, int(tid))
+    begin, end = max(a[0][0], b[0][0]) - NEAR_NS, min(a[-1][1], b[-1][1]) + NEAR_NS
+    a, b = ([w for w in x if begin <= w[0] and w[1] <= end] for x in (a, b))
+    for x, y in (a, b), (b, a):
+        good = sum(any(near(w, v) for v in y) for w in x)
+        print(f"{good} of {len(x)}")
+        assert len(x) >= 10 and good >= len(x) * 0.95
+
+
+main(*sys.argv[1:])
