@@ -40,6 +40,7 @@
 	}
 
 	function groupKey(how, th) {
+		if ("label" in th) return th.label;
 		if (how === "process") return `${th.process} (${th.pid})`;
 		if (how === "thread") return `${th.comm} (${th.pid}/${th.tid})`;
 		if (how === "pool") return th.comm.replace(/[0-9]+/g, "N");

@@ -273,7 +273,7 @@ int format_callgrind(struct view *v, struct out *o, struct sp_err *err)
 	bool ok = roots && levels && c.fn_named && c.stamps && make_columns(&c);
 	for (size_t i = 0; ok && i < v->n_rows; i++)
 		ok = !v->rows[i].n ||
-		     add_row(&c, i, roots[groups.of_task[v->rows[i].task]], levels);
+		     add_row(&c, i, roots[groups_of(&groups, v, i)], levels);
 	if (ok) {
 		if (c.n)
 			qsort(c.entries, c.n, sizeof *c.entries, by_place);

@@ -9,6 +9,7 @@
 #include "formats.h"
 #include "group.h"
 #include "series.h"
+#include "wait.h"
 
 #define PROCESSED_VERSION 48
 #define GECKO_VERSION 27
@@ -443,6 +444,30 @@ static void add_names(struct writer *w, struct tables *t, struct markers *m, con
 	}
 }
 
+/* Each time off the CPU of which more than its length is known: as long as it was. */
+static void add_waits(struct writer *w, struct tables *t, struct markers *m, const struct series *s,
+		      size_t a, size_t b)
+{
+	struct sp_buf text = {0};
+	for (size_t i = a; i < b && s->weight; i++) {
+		const struct view_row *row = &w->v->rows[s->row[i]];
+		if (!row->wait)
+			continue;
+		struct sp_spool_wait x = sp_spool_wait(w->v->spool, row->wait);
+		text.len = 0;
+		sp_buf_str(&text, wait_state(w->v, row));
+		if (x.waker_tid)
+			sp_buf_printf(&text, ", woken by %s (%d/%d)", wait_comm(&x), x.waker_pid,
+				      x.waker_tid);
+		sp_buf_u8(&text, 0);
+		uint64_t from = s->weight[i] < s->time_ns[i] ? s->time_ns[i] - s->weight[i] : 0;
+		add_marker(w, t, m, "off CPU", text.failed ? "" : (const char *)text.data, from,
+			   s->time_ns[i]);
+	}
+	w->failed |= text.failed;
+	sp_buf_deinit(&text);
+}
+
 /* Names; in the first thread of each process its execs, in that of the file the losses. */
 static void write_markers(struct writer *w, struct tables *t, const struct series *s, size_t list,
 			  bool first_of_pid, bool first)
@@ -456,6 +481,7 @@ static void write_markers(struct writer *w, struct tables *t, const struct serie
 	size_t a = s->start[list], b = s->start[list + 1];
 	if (w->names[w->v->tasks[w->v->rows[s->row[a]].task].thread].n > 1)
 		add_names(w, t, &m, s, a, b);
+	add_waits(w, t, &m, s, a, b);
 	if (first_of_pid)
 		add_execs(w, t, &m, w->v->tasks[w->v->rows[s->row[a]].task].pid);
 	if (first)

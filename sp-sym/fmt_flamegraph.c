@@ -209,6 +209,25 @@ out:
 	sp_buf_deinit(&ids);
 }
 
+/* Groups that threads do not tell: the tree is made by them, and the browser can only leave them out. */
+static bool is_fixed(enum view_group group)
+{
+	return group >= GROUP_CONTAINER;
+}
+
+static void write_labels(struct view *v, struct out *o, const struct tree *t)
+{
+	out_str(o, "\"threads\":[");
+	bool first = true;
+	for (uint32_t c = t->nodes[TREE_ROOT].child; c != TREE_NONE; c = t->nodes[c].next) {
+		out_str(o, first ? "\n{\"label\":" : ",\n{\"label\":");
+		first = false;
+		out_json(o, v->funcs[t->nodes[c].func].name);
+		out_char(o, '}');
+	}
+	out_str(o, "],\n");
+}
+
 /* Threads in the order of the tree's first level: the group node's name leads to its task. */
 static void write_threads(struct view *v, struct out *o, const struct tree *t,
 			  const uint32_t *process)
@@ -262,7 +281,8 @@ static void limit_nodes(struct tree *t)
 static int write_event(struct view *v, struct out *o, const char *name, struct sp_err *err)
 {
 	struct tree t;
-	int r = tree_build(&t, v, GROUP_THREAD, err);
+	bool fixed = is_fixed(v->opt->group);
+	int r = tree_build(&t, v, fixed ? v->opt->group : GROUP_THREAD, err);
 	if (r < 0)
 		return r;
 	if (v->opt->reverse)
@@ -275,7 +295,10 @@ static int write_event(struct view *v, struct out *o, const char *name, struct s
 		out_json(o, name);
 		out_printf(o, ",\"unit\":\"%s\",\"total\":%llu,\n", unit(v),
 			   (unsigned long long)t.nodes[TREE_ROOT].total);
-		write_threads(v, o, &t, process);
+		if (fixed)
+			write_labels(v, o, &t);
+		else
+			write_threads(v, o, &t, process);
 		write_nodes(o, &t);
 		out_char(o, '}');
 	} else if (r >= 0) {
@@ -304,11 +327,16 @@ static int write_events(struct view *v, struct out *o, struct sp_err *err)
 	return r;
 }
 
+static const char *const group_names[] = {
+	[GROUP_DEFAULT] = "comm",	  [GROUP_NONE] = "none",   [GROUP_PROCESS] = "process",
+	[GROUP_THREAD] = "thread",	  [GROUP_COMM] = "comm",   [GROUP_POOL] = "pool",
+	[GROUP_CONTAINER] = "container", [GROUP_STATE] = "state", [GROUP_WAKER] = "waker",
+};
+
 static int write_data(struct view *v, struct out *o, struct sp_err *err)
 {
-	static const char *const groups[] = {"comm", "none", "process", "thread", "comm", "pool"};
 	o->in_html = true;
-	out_printf(o, "{\"group\":\"%s\",\"kinds\":[", groups[v->opt->group]);
+	out_printf(o, "{\"group\":\"%s\",\"kinds\":[", group_names[v->opt->group]);
 	for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
 		out_printf(o, "%s\"%s\"", i ? "," : "", kind_names[i]);
 	out_str(o, "],\n");
@@ -361,11 +389,16 @@ static void write_tools(const struct view *v, struct out *o)
 		"id=\"hits\"></span>");
 	if (v->apart)
 		out_str(o, "<label>event <select id=\"event\"></select></label>");
+	out_str(o, "<label>by <select id=\"group\">");
+	if (is_fixed(v->opt->group))
+		out_printf(o, "<option>%s</option>", group_names[v->opt->group]);
+	else
+		out_str(o, "<option value=\"comm\">name</option>"
+			   "<option value=\"process\">process</option>"
+			   "<option value=\"thread\">thread</option>"
+			   "<option value=\"pool\">pool</option>");
 	out_str(o,
-		"<label>by <select id=\"group\"><option value=\"comm\">name</option>"
-		"<option value=\"none\">nothing</option><option value=\"process\">process</option>"
-		"<option value=\"thread\">thread</option><option value=\"pool\">pool</option>"
-		"</select></label><button id=\"turn\">Flame</button>"
+		"<option value=\"none\">nothing</option></select></label><button id=\"turn\">Flame</button>"
 		"<button id=\"reset\">Whole profile</button><span class=\"legend\">");
 	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
 		char colour[8];

@@ -3,6 +3,7 @@
 #include "base/stop.h"
 #include "build_id.h"
 #include "formats.h"
+#include "wait.h"
 
 static void item(struct out *o, size_t index)
 {
@@ -168,14 +169,51 @@ static void write_frames(struct view *v, struct out *o)
 	out_char(o, ']');
 }
 
+static bool has_waits(const struct view *v)
+{
+	return sp_spool_n_waits(v->spool) > 1;
+}
+
+/* The first one stands for nothing known: samples of it have null. */
+static void write_waits(const struct view *v, struct out *o)
+{
+	out_str(o, ",\n\"waits\": [");
+	for (size_t i = 0; i < sp_spool_n_waits(v->spool); i++) {
+		struct sp_spool_wait w = sp_spool_wait(v->spool, (uint32_t)i);
+		item(o, i);
+		if (!i) {
+			out_str(o, "null");
+			continue;
+		}
+		if (w.state == UINT32_MAX)
+			out_str(o, "{\"state\": null");
+		else
+			out_printf(o, "{\"state\": \"%s\", \"state_bits\": %u",
+				   sp_spool_wait_state(w.state), w.state);
+		if (w.waker_tid) {
+			out_printf(o, ", \"waker\": {\"pid\": %d, \"tid\": %d, \"name\": ",
+				   w.waker_pid, w.waker_tid);
+			out_json(o, wait_comm(&w));
+			out_str(o, "}}");
+		} else {
+			out_str(o, ", \"waker\": null}");
+		}
+	}
+	out_char(o, ']');
+}
+
 static int write_samples(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct view_sample s;
 	int r;
 	size_t i = 0;
-	out_str(o, ",\n\"sample_columns\": [\"time_ns\", \"thread\", \"event\", \"stack\", "
-		   "\"weight\", "
-		   "\"cpu\"],\n\"samples\": [");
+	bool waits = has_waits(v);
+	if (waits)
+		write_waits(v, o);
+	out_printf(o,
+		   ",\n\"sample_columns\": [\"time_ns\", \"thread\", \"event\", \"stack\", "
+		   "\"weight\", \"cpu\"%s],\n\"samples\": [",
+		   waits ? ", \"wait\"" : "");
 	view_rewind(v);
 	while ((r = view_next(v, &s, err)) > 0 && sp_stop_level() < 2) {
 		const struct view_row *row = &v->rows[s.row];
@@ -195,6 +233,12 @@ static int write_samples(struct view *v, struct out *o, struct sp_err *err)
 			out_str(o, "null");
 		else
 			out_u64(o, s.cpu);
+		if (waits && row->wait) {
+			out_char(o, ',');
+			out_u64(o, row->wait);
+		} else if (waits) {
+			out_str(o, ",null");
+		}
 		out_char(o, ']');
 	}
 	out_str(o, "]}\n");

@@ -3,6 +3,7 @@
  * recordings and hosts are one row; samples have the spool's id and their number in it, so that
  * loading a spool twice adds nothing (sp-sym.1, "jsonl"). */
 #include "formats.h"
+#include "wait.h"
 
 #include <stdlib.h>
 
@@ -219,6 +220,19 @@ static void add_text(struct out *o, const struct texts *t, size_t i)
 	out_add(o, t->text.buf.data + t->at[i], t->at[i + 1] - t->at[i]);
 }
 
+/* Of a time off the CPU; what is not known is left out. */
+static void write_wait(const struct view *v, struct out *o, uint32_t wait)
+{
+	struct sp_spool_wait w = sp_spool_wait(v->spool, wait);
+	out_str(o, ",\"state\":");
+	out_json(o, sp_spool_wait_state(w.state));
+	if (!w.waker_tid)
+		return;
+	out_printf(o, ",\"waker_pid\":%d,\"waker_tid\":%d,\"waker_comm\":", w.waker_pid,
+		   w.waker_tid);
+	out_json(o, wait_comm(&w));
+}
+
 static int write_samples(struct view *v, struct out *o, const uint64_t *ids, struct sp_err *err)
 {
 	static const char time[] = ",\"time_ns\":", stack[] = ",\"stack_id\":",
@@ -246,6 +260,8 @@ static int write_samples(struct view *v, struct out *o, const uint64_t *ids, str
 		out_u64(o, ids[row->stack]);
 		out_add(o, weight, sizeof weight - 1);
 		out_u64(o, s.weight);
+		if (row->wait)
+			write_wait(v, o, row->wait);
 		out_add(o, "}\n", 2);
 	}
 	free(t.at);

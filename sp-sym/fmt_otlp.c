@@ -6,6 +6,7 @@
 #include "build_id.h"
 #include "formats.h"
 #include "proto.h"
+#include "wait.h"
 
 enum { /* fields of ProfilesDictionary */
        D_MAPPING = 1,
@@ -168,6 +169,17 @@ static void task_attributes(struct otlp *p, const struct view_task *t, struct sp
 	sp_buf_uleb(out, attribute(p, "thread.name", *t->comm ? t->comm : "?", 0));
 }
 
+static void wait_attributes(struct otlp *p, const struct view_row *row, struct sp_buf *out)
+{
+	struct sp_spool_wait w = sp_spool_wait(p->v->spool, row->wait);
+	sp_buf_uleb(out, attribute(p, "thread.state", wait_state(p->v, row), 0));
+	if (!w.waker_tid)
+		return;
+	sp_buf_uleb(out, attribute(p, "waker.process.pid", NULL, w.waker_pid));
+	sp_buf_uleb(out, attribute(p, "waker.thread.id", NULL, w.waker_tid));
+	sp_buf_uleb(out, attribute(p, "waker.thread.name", wait_comm(&w), 0));
+}
+
 static void value_type(struct otlp *p, struct sp_buf *to, unsigned field, const char *type,
 		       const char *unit)
 {
@@ -195,6 +207,8 @@ static void add_profile(struct otlp *p, uint32_t event, bool weight)
 		n += row->n;
 		sum += row->weight;
 		task_attributes(p, &v->tasks[row->task], &attributes);
+		if (row->wait)
+			wait_attributes(p, row, &attributes);
 		proto_varint(&p->msg, 1, p->stack_index[row->stack]);
 		proto_bytes(&p->msg, 2, attributes.data, attributes.len);
 		p->sub.len = 0;

@@ -7,6 +7,7 @@
 #include "container.h"
 #include "formats.h"
 #include "proto.h"
+#include "wait.h"
 
 enum { /* fields of Profile */
        P_SAMPLE_TYPE = 1,
@@ -359,6 +360,17 @@ static bool make_labels(struct pprof *p)
 	return !p->labels.failed;
 }
 
+static void add_wait(struct pprof *p, const struct view_row *row)
+{
+	struct sp_spool_wait w = sp_spool_wait(p->v->spool, row->wait);
+	add_label(p, &p->msg, "state", wait_state(p->v, row), 0);
+	if (!w.waker_tid)
+		return;
+	add_label(p, &p->msg, "waker", wait_comm(&w), 0);
+	add_label(p, &p->msg, "waker_tid", NULL, w.waker_tid);
+	add_label(p, &p->msg, "waker_pid", NULL, w.waker_pid);
+}
+
 static void emit_sample(struct pprof *p, const struct view_row *row)
 {
 	const struct view_stack *s = &p->v->stacks[row->stack];
@@ -376,6 +388,8 @@ static void emit_sample(struct pprof *p, const struct view_row *row)
 	proto_bytes(&p->msg, 2, p->sub.data, p->sub.len);
 	size_t at = p->labels_at[row->task];
 	sp_buf_add(&p->msg, p->labels.data + at, p->labels_at[row->task + 1] - at);
+	if (row->wait)
+		add_wait(p, row);
 	emit(p, P_SAMPLE);
 }
 

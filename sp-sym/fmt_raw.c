@@ -2,6 +2,7 @@
 #include "base/stop.h"
 #include "formats.h"
 #include "pieces.h"
+#include "wait.h"
 
 static void write_frame(const struct view *v, struct out *o, const struct sp_spool_frame *f)
 {
@@ -37,6 +38,14 @@ static void write_head(struct view *v, struct out *o, const struct sp_spool_samp
 	out_octal(o, sp_spool_event(v->spool, s->event)->name);
 	out_char(o, ' ');
 	out_u64(o, s->weight);
+	if (s->wait) {
+		struct sp_spool_wait w = sp_spool_wait(v->spool, s->wait);
+		out_printf(o, " %u %d %d ", w.state, w.waker_pid, w.waker_tid);
+		if (w.waker_tid)
+			out_octal(o, wait_comm(&w));
+		else
+			out_char(o, '-');
+	}
 	out_char(o, '\n');
 }
 

@@ -9,8 +9,10 @@
 #include "group.h"
 #include "head.h"
 #include "unnamed.h"
+#include "wait.h"
 
 #define MAX_CONTAINERS 20u
+#define MAX_WAKERS 10u
 
 /* A counter that is high against the samples, what it means, and what to do. */
 struct symptom {
@@ -155,7 +157,7 @@ static int write_containers(const struct view *v, struct out *o, const struct te
 	uint64_t *n = calloc(g.n + 1, sizeof *n);
 	bool any = false;
 	for (size_t i = 0; n && i < v->n_rows; i++)
-		n[g.of_task[v->rows[i].task]] += v->rows[i].n;
+		n[groups_of(&g, v, i)] += v->rows[i].n;
 	for (size_t i = 0; i < g.n; i++)
 		any |= strcmp(g.names[i], "host") != 0;
 	if (any && n)
@@ -178,6 +180,60 @@ static int write_containers(const struct view *v, struct out *o, const struct te
 	return 0;
 }
 
+/* The groups of times off the CPU, the longest first. */
+static int write_wait_groups(const struct view *v, enum view_group how, const char *what,
+			     unsigned limit, struct out *o, struct sp_err *err)
+{
+	struct groups g;
+	char text[24];
+	int rc = groups_init(&g, v, how, err);
+	if (rc < 0)
+		return rc;
+	struct {
+		uint64_t n, ns;
+	} *sum = calloc(g.n + 1, sizeof *sum);
+	uint64_t all = 0;
+	for (size_t i = 0; sum && i < v->n_rows; i++) {
+		const struct view_row *row = &v->rows[i];
+		if (!row->n || !row->wait)
+			continue;
+		sum[groups_of(&g, v, i)].n += row->n;
+		sum[groups_of(&g, v, i)].ns += row->weight;
+		all += row->weight;
+	}
+	for (unsigned shown = 0; sum && shown < limit; shown++) {
+		size_t best = 0;
+		for (size_t i = 1; i < g.n; i++)
+			best = sum[i].ns > sum[best].ns ? i : best;
+		if (!sum[best].n)
+			break;
+		out_str(o, shown ? "" : what);
+		out_printf(o, "%14s  %5.1f %%  ", term_duration(text, sum[best].ns),
+			   view_percent(sum[best].ns, all));
+		out_text(o, g.names[best], 0);
+		out_printf(o, " (%llu)\n", (unsigned long long)sum[best].n);
+		sum[best].n = sum[best].ns = 0;
+	}
+	groups_deinit(&g);
+	if (!sum)
+		return sp_err_nomem(err);
+	free(sum);
+	return 0;
+}
+
+/* Of times off the CPU: what threads waited in, and for whom. */
+static int write_waits(const struct view *v, struct out *o, const struct term *t, struct sp_err *err)
+{
+	bool any = false;
+	for (size_t i = 0; i < v->n_rows && !any; i++)
+		any = v->rows[i].n && v->rows[i].wait;
+	if (!any)
+		return 0;
+	out_printf(o, "\n%sOff the CPU%s\n", term_bold(t), term_end(t));
+	int rc = write_wait_groups(v, GROUP_STATE, "By state:\n", UINT32_MAX, o, err);
+	return rc < 0 ? rc : write_wait_groups(v, GROUP_WAKER, "By waker:\n", MAX_WAKERS, o, err);
+}
+
 int format_stats(struct view *v, struct out *o, struct sp_err *err)
 {
 	static const struct sp_counters none;
@@ -192,7 +248,7 @@ int format_stats(struct view *v, struct out *o, struct sp_err *err)
 	head_write(v, o, &t);
 	write_about(v, o);
 	write_counters(c, v->n_read, o, &t);
-	if (write_containers(v, o, &t, err) < 0) {
+	if (write_containers(v, o, &t, err) < 0 || write_waits(v, o, &t, err) < 0) {
 		unnamed_deinit(&u);
 		return SP_ERR_NOMEM;
 	}

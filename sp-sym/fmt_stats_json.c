@@ -1,4 +1,7 @@
 /* stats-json: one flat JSON object about the recording, under the counters' own names. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/counters.h"
 #include "base/stop.h"
 #include "formats.h"
@@ -87,9 +90,47 @@ static void about(struct view *v, struct out *o)
 	text(o, "clock", info->clock);
 }
 
+/* Times off the CPU whose state is told, by its word. */
+struct by_state {
+	struct {
+		const char *word;
+		uint64_t ns;
+	} v[16];
+	size_t n;
+	uint64_t n_waits;
+};
+
+static void add_wait(struct by_state *b, const struct view *v, const struct sp_spool_sample *s)
+{
+	const char *word = sp_spool_wait_state(sp_spool_wait(v->spool, s->wait).state);
+	size_t i = 0;
+	while (i < b->n && strcmp(b->v[i].word, word) != 0)
+		i++;
+	if (i == sizeof b->v / sizeof *b->v)
+		return;
+	b->n += i == b->n;
+	b->v[i].word = word;
+	b->v[i].ns += s->weight;
+	b->n_waits++;
+}
+
+static void waits(struct out *o, const struct by_state *b)
+{
+	if (b->n)
+		number(o, "waits", b->n_waits);
+	for (size_t i = 0; i < b->n; i++) {
+		char name[64];
+		snprintf(name, sizeof name, "wait_ns_%s", b->v[i].word);
+		for (char *c = name; *c; c++)
+			*c = *c == ' ' ? '_' : *c;
+		number(o, name, b->v[i].ns);
+	}
+}
+
 int format_stats_json(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct sp_spool_sample s;
+	struct by_state by_state = {0};
 	struct out object = {.memory = true};
 	int r;
 	while ((r = sp_spool_next(v->spool, &s, err)) > 0) {
@@ -98,12 +139,15 @@ int format_stats_json(struct view *v, struct out *o, struct sp_err *err)
 			break;
 		}
 		v->n_read++;
+		if (s.wait)
+			add_wait(&by_state, v, &s);
 	}
 	if (r < 0)
 		return r;
 	v->n_samples = v->n_read;
 	out_char(&object, '{');
 	counters(v, &object, v->n_read);
+	waits(&object, &by_state);
 	about(v, &object);
 	out_str(&object, "\n}\n");
 	out_add(o, object.buf.data, object.buf.len);

@@ -1,12 +1,14 @@
 /* text: what `perf script` prints, for its many readers: stackcollapse-perf.pl, inferno,
  * speedscope, the Firefox profiler. They split lines with patterns, so names are made to fit those:
  * no blanks in comm and module, no ';', no "->" in functions (it would split a frame in two), none
- * that begins with a parenthesis (such frames would be dropped). */
+ * that begins with a parenthesis (such frames would be dropped). What perf does not tell, the state and the
+ * waker of a time off the CPU, stands in a line before its sample that begins with '#': all skip those. */
 #include <stdlib.h>
 
 #include "base/stop.h"
 #include "formats.h"
 #include "pieces.h"
+#include "wait.h"
 
 /* The lines of each distinct frame, made once. */
 struct frame_texts {
@@ -136,10 +138,25 @@ static void padded(struct out *o, uint64_t n, uint64_t least, char fill)
 	out_u64(o, n);
 }
 
+static void write_wait(const struct view *v, struct out *o, const struct view_row *row)
+{
+	struct sp_spool_wait w = sp_spool_wait(v->spool, row->wait);
+	out_str(o, "# state: ");
+	out_str(o, wait_state(v, row));
+	if (w.waker_tid) {
+		out_str(o, ", waker: ");
+		out_text(o, wait_comm(&w), OUT_NO_SPACE);
+		out_printf(o, " %d/%d", w.waker_pid, w.waker_tid);
+	}
+	out_char(o, '\n');
+}
+
 static void write_head(const struct view *v, struct out *o, const struct head_texts *h,
 		       const struct view_sample *s)
 {
 	const struct view_row *row = &v->rows[s->row];
+	if (row->wait)
+		write_wait(v, o, row);
 	add_head(o, h, row->task);
 	if (s->cpu != UINT32_MAX) {
 		out_char(o, '[');

@@ -1,6 +1,7 @@
 #include "group.h"
 
 #include "container.h"
+#include "wait.h"
 
 #include <stdlib.h>
 
@@ -60,7 +61,9 @@ static void make_name(enum view_group how, const struct view_task *t,
 	case GROUP_COMM:
 		sp_buf_str(b, *t->comm ? t->comm : "?");
 		break;
-	case GROUP_CONTAINER: /* groups_init names them */
+	case GROUP_CONTAINER: /* group_tasks and group_waits name them */
+	case GROUP_STATE:
+	case GROUP_WAKER:
 	case GROUP_NONE:
 	case GROUP_DEFAULT:
 		break;
@@ -87,34 +90,69 @@ static bool add_name(struct groups *g, const struct sp_buf *name)
 	return false;
 }
 
-int groups_init(struct groups *g, const struct view *v, enum view_group how, struct sp_err *err)
+/* The group of that name, new or not; SP_NOT_FOUND when memory ends. */
+static uint32_t add_group(struct groups *g, struct sp_intern *seen, const struct sp_buf *name)
 {
-	struct sp_intern seen = {0};
-	struct sp_buf name = {0};
-	*g = (struct groups){.of_task = malloc((v->n_tasks + 1) * sizeof *g->of_task)};
-	uint32_t *process = groups_process_tasks(v, err);
+	bool is_new = false;
+	uint32_t id = name->failed ? SP_NOT_FOUND
+				   : sp_intern_add(seen, name->len ? (const char *)name->data : "",
+						   name->len, &is_new);
+	return id == SP_NOT_FOUND || (is_new && !add_name(g, name)) ? SP_NOT_FOUND : id;
+}
+
+static bool group_tasks(struct groups *g, const struct view *v, enum view_group how,
+			struct sp_intern *seen, struct sp_buf *name, struct sp_err *err)
+{
 	struct containers known = {0};
+	uint32_t *process = groups_process_tasks(v, err);
+	g->of_task = malloc((v->n_tasks + 1) * sizeof *g->of_task);
 	bool ok = g->of_task && process;
 	if (ok && how == GROUP_CONTAINER)
 		ok = containers_init(&known, v, err) >= 0;
 	for (size_t i = 0; ok && i < v->n_tasks; i++) {
-		bool is_new = false;
-		make_name(how, &v->tasks[i], &v->tasks[process[i]], &name);
+		make_name(how, &v->tasks[i], &v->tasks[process[i]], name);
 		if (how == GROUP_CONTAINER)
-			container_of(&known, v->tasks[i].pid, &name);
-		uint32_t id = sp_intern_add(&seen, name.len ? (const char *)name.data : "",
-					    name.len, &is_new);
-		g->of_task[i] = id;
-		ok = id != SP_NOT_FOUND && !name.failed && (!is_new || add_name(g, &name));
+			container_of(&known, v->tasks[i].pid, name);
+		g->of_task[i] = add_group(g, seen, name);
+		ok = g->of_task[i] != SP_NOT_FOUND;
 	}
-	sp_intern_deinit(&seen);
-	sp_buf_deinit(&name);
 	free(process);
 	containers_deinit(&known);
+	return ok;
+}
+
+static bool group_waits(struct groups *g, const struct view *v, enum view_group how,
+			struct sp_intern *seen, struct sp_buf *name)
+{
+	bool ok = (g->of_row = malloc((v->n_rows + 1) * sizeof *g->of_row)) != NULL;
+	for (size_t i = 0; ok && i < v->n_rows; i++) {
+		name->len = 0;
+		sp_buf_str(name, how == GROUP_STATE ? wait_state(v, &v->rows[i])
+						    : wait_waker(v, &v->rows[i]));
+		g->of_row[i] = add_group(g, seen, name);
+		ok = g->of_row[i] != SP_NOT_FOUND;
+	}
+	return ok;
+}
+
+int groups_init(struct groups *g, const struct view *v, enum view_group how, struct sp_err *err)
+{
+	struct sp_intern seen = {0};
+	struct sp_buf name = {0};
+	*g = (struct groups){0};
+	bool ok = how == GROUP_STATE || how == GROUP_WAKER ? group_waits(g, v, how, &seen, &name)
+							   : group_tasks(g, v, how, &seen, &name, err);
+	sp_intern_deinit(&seen);
+	sp_buf_deinit(&name);
 	if (ok)
 		return 0;
 	groups_deinit(g);
 	return sp_err_nomem(err);
+}
+
+uint32_t groups_of(const struct groups *g, const struct view *v, size_t row)
+{
+	return g->of_row ? g->of_row[row] : g->of_task[v->rows[row].task];
 }
 
 void groups_deinit(struct groups *g)
@@ -123,5 +161,6 @@ void groups_deinit(struct groups *g)
 		free(g->names[i]);
 	free(g->names);
 	free(g->of_task);
+	free(g->of_row);
 	*g = (struct groups){0};
 }

@@ -79,8 +79,8 @@ static const struct sp_opt opts[] = {
 	[OPT_HIDE_RUNTIME] = {"hide-runtime", 0, NULL, "without the interpreter's own frames"},
 	[OPT_NO_INLINE] = {"no-inline", 0, NULL, "without inlined functions"},
 	[OPT_GROUP] = {"group", 'g', "WHAT",
-		       "roots by none, process, thread, comm, pool (digits folded) or\n"
-		       "container"},
+		       "roots by none, process, thread, comm, pool (digits folded), container,\n"
+		       "or by the state and the waker of times off the CPU"},
 	[OPT_REVERSE] = {"reverse", 'r', NULL,
 			 "from the leaf to its callers (tree, folded, flamegraph)"},
 	[OPT_LINES] = {"lines", 0, NULL,
@@ -278,7 +278,8 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 /* Options that say what is shown, and how. */
 static void set_view(struct view_options *opt, int which, const char *arg)
 {
-	static const char *const groups[] = {"none", "process", "thread", "comm", "pool", "container", NULL};
+	static const char *const groups[] = {"none", "process", "thread", "comm", "pool", "container",
+					    "state", "waker", NULL};
 	static const char *const weights[] = {"samples", "weight", "time", NULL};
 	static const char *const tables[] = {"samples", "stacks", NULL};
 	static const char *const sorts[] = {"self", "total", NULL};

@@ -13,7 +13,7 @@
 
 enum view_weight { WEIGHT_DEFAULT, WEIGHT_SAMPLES, WEIGHT_WEIGHT, WEIGHT_TIME };
 enum view_group { GROUP_DEFAULT, GROUP_NONE, GROUP_PROCESS, GROUP_THREAD, GROUP_COMM, GROUP_POOL,
-		  GROUP_CONTAINER };
+		  GROUP_CONTAINER, GROUP_STATE, GROUP_WAKER };
 
 struct view_words {     /* arguments of a repeated option; borrowed from argv */
 	const char **v; /* owned */

@@ -124,32 +124,42 @@ static uint32_t add_task(struct view *v, const struct sp_spool_sample *s)
 	return id;
 }
 
-/* Task and event in one small number. */
-static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event)
+static uint32_t put_lane(struct view *v, struct sp_map64 *ids, uint64_t key, struct view_lane lane)
 {
-	uint64_t key = (uint64_t)task << 32 | event;
-	uint32_t id = sp_map64_get(&v->lane_ids, key);
+	uint32_t id = sp_map64_get(ids, key);
 	if (id != SP_NOT_FOUND)
 		return id;
-	struct view_lane *lane = SP_PUSH(&v->lanes, &v->n_lanes, &v->lanes_cap);
+	struct view_lane *slot = SP_PUSH(&v->lanes, &v->n_lanes, &v->lanes_cap);
 	id = (uint32_t)v->n_lanes - 1;
-	if (!lane || !sp_map64_put(&v->lane_ids, key, id))
+	if (!slot || !sp_map64_put(ids, key, id))
 		return SP_NOT_FOUND;
-	*lane = (struct view_lane){task, event};
+	*slot = lane;
 	return id;
+}
+
+/* Task, event and wait in one small number. */
+static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event, uint32_t wait)
+{
+	uint64_t key = (uint64_t)task << 32 | event;
+	uint32_t id = put_lane(v, &v->lane_ids, key, (struct view_lane){task, event, 0});
+	if (!wait || id == SP_NOT_FOUND)
+		return id;
+	return put_lane(v, &v->wait_lanes, (uint64_t)id << 32 | wait,
+			(struct view_lane){task, event, wait});
 }
 
 /* The task and lane of a sample: mostly those that its thread last had. */
 static const struct view_last *find_lane(struct view *v, const struct sp_spool_sample *s)
 {
 	struct view_last *last = &v->last[s->thread];
-	if (last->task != SP_NONE && last->comm == s->comm && last->event == s->event)
+	if (last->task != SP_NONE && last->comm == s->comm && last->event == s->event &&
+	    last->wait == s->wait)
 		return last;
 	uint32_t task = add_task(v, s);
-	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event);
+	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event, s->wait);
 	if (lane == SP_NOT_FOUND)
 		return NULL;
-	*last = (struct view_last){s->comm, task, s->event, lane};
+	*last = (struct view_last){s->comm, task, s->event, s->wait, lane};
 	return last;
 }
 
@@ -171,6 +181,7 @@ static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_
 	row->stack = stack;
 	row->task = task;
 	row->event = s->event;
+	row->wait = s->wait;
 	return id;
 }
 
@@ -397,6 +408,7 @@ void view_deinit(struct view *v)
 	free(v->shared);
 	sp_map64_deinit(&v->task_ids);
 	sp_map64_deinit(&v->lane_ids);
+	sp_map64_deinit(&v->wait_lanes);
 	sp_map64_deinit(&v->epoch_lanes);
 	sp_map64_deinit(&v->row_ids);
 	tally_deinit(&v->seen);

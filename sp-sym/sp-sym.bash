@@ -9,7 +9,7 @@ _sp_sym() {
 	compopt -o filenames 2>/dev/null
 	case $prev in
 	-f | --format) words="top tree text raw folded flamegraph json pprof firefox speedscope callgrind diff lines jsonl otlp stats stats-json" ;;
-	-g | --group) words="none process thread comm pool container" ;;
+	-g | --group) words="none process thread comm pool container state waker" ;;
 	-w | --weight) words="samples time weight" ;;
 	--sort) words="self total" ;;
 	--table) words="samples stacks" ;;

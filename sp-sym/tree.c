@@ -155,7 +155,7 @@ static uint32_t copy_node(struct tree *t, struct copies *c, uint32_t group, uint
 static void sort_rows(const struct tree *t, const struct view *v, uint32_t *order, uint32_t *ends)
 {
 	for (size_t i = 0; i < v->n_rows; i++)
-		ends[t->groups.of_task[v->rows[i].task]] += v->rows[i].n > 0;
+		ends[groups_of(&t->groups, v, i)] += v->rows[i].n > 0;
 	uint32_t at = 0;
 	for (size_t g = 0; g < t->groups.n; g++) {
 		uint32_t n = ends[g];
@@ -164,7 +164,7 @@ static void sort_rows(const struct tree *t, const struct view *v, uint32_t *orde
 	}
 	for (size_t i = 0; i < v->n_rows; i++)
 		if (v->rows[i].n)
-			order[ends[t->groups.of_task[v->rows[i].task]]++] = (uint32_t)i;
+			order[ends[groups_of(&t->groups, v, i)]++] = (uint32_t)i;
 }
 
 static bool add_groups(struct tree *t, struct view *v, const struct tree *plain,

@@ -75,7 +75,7 @@ struct view_task { /* a thread, as long as it had one name */
 };
 
 struct view_row {
-	uint32_t stack, task, event;
+	uint32_t stack, task, event, wait; /* wait: sp_spool_wait's, 0 = not known */
 	uint64_t n, weight; /* n is 0 when a filter took the row away: skip it */
 };
 
@@ -144,18 +144,18 @@ struct view {
 	struct sp_map64 epoch_lanes; /* lane and epoch: a number */
 	uint32_t *shared; /* owned: by the spool's frame, index in frames + 1; 0 = not there yet */
 	size_t shared_cap;
-	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, row_ids, stack_hashes;
+	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, wait_lanes, row_ids, stack_hashes;
 	struct tally seen;         /* by the spool's stack and lane */
 	struct sp_map64 place_ids; /* by number of the file and line */
 	struct sp_intern comms, func_keys, file_names;
 	struct sp_buf func_key; /* the one that is looked for */
 	struct view_lane {
-		uint32_t task, event;
+		uint32_t task, event, wait;
 	} * lanes;
 	size_t n_lanes, lanes_cap;
 	struct view_last {
 		const char *comm; /* the spool's own text, which it keeps: the same one is equal */
-		uint32_t task, event, lane;
+		uint32_t task, event, wait, lane;
 	} * last; /* by the spool's thread: what it last was; task may be SP_NONE */
 	size_t n_last;
 	uint32_t *pid_index; /* by spool thread */

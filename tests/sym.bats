@@ -65,6 +65,37 @@ sym() { # STATUS OPTION…
 	holds "$(cat out)" "all: 150018120 ns, 100.00 %"
 }
 
+@test "states and wakers of times off the CPU: the same in every format, groups, sums" {
+	"$TOP/tests/make-hostile" --off-cpu | sp-spool -q -o off.spool
+	views waits off.spool --debuginfod=never
+	sym 0 -f stats off.spool
+	python3 - out <<-'X'
+		import re, sys
+		text = open(sys.argv[1], errors="replace").read().split("\nOff the CPU\n")[1].split("\n\n")[0]
+		state, waker = text.split("By waker:\n")
+		rows = lambda t: {m[2]: (m[1], int(m[3])) for m in re.finditer(r"^ +\S+ ms +(\S+) %  (.*) \((\d+)\)$", t, re.M)}
+		assert rows(state) == {"sleeping": ("33.3", 17), "disk sleep": ("33.3", 17), "runnable": ("17.6", 9),
+			"unknown": ("15.7", 8)}, text
+		assert len(rows(waker)) == 6 and rows(waker)["[nobody]"] == ("17.6", 9), text
+	X
+	# Nothing is told of 9 of the 60, and of 8 not the state.
+	sym 0 -f folded -g state -e offcpu-time off.spool
+	equal "$(sed 's/;.* / /' out | awk '{ n[$1] += $2 } END { for (k in n) print k, n[k] }' | sort | tr '\n' ,)" \
+		"disk_sleep 17,runnable 9,sleeping 17,unknown 17,"
+	sym 0 -f folded -g waker off.spool
+	equal "$(grep -c '^cpu-clock;\[on_CPU\];' out)" "$(grep -c '^cpu-clock;' out)" "roots on the CPU"
+	equal "$(sed -n 's/^offcpu-time;\(\[interrupt\]\|a_b:c_12.13\);.* / /p' out | total)" 18 "woken so"
+	# A merged spool tells them again, one without has none of it.
+	sp-spool -q -o again.spool off.spool
+	sp-sym -q -f jsonl off.spool >one
+	sp-sym -q -f jsonl again.spool >two
+	cmp <(sed 's/"spool_id":[0-9]*,//; s/"stack_id":[0-9]*,//' one) <(sed 's/"spool_id":[0-9]*,//; s/"stack_id":[0-9]*,//' two)
+	for f in text json jsonl stats stats-json; do
+		sym 0 -f $f "$HOSTILE"
+		equal "$(grep -ac '^# \|wait\|"state":"\|Off the' out || :)" 0 "waits in $f"
+	done
+}
+
 @test "diff compares each event with itself, also one that only one spool has" {
 	"$TOP/tests/make-hostile" --off-cpu | sp-spool -q -o off.spool
 	sym 0 --diff off.spool "$HOSTILE"
@@ -133,7 +164,7 @@ assert sum(sum(t["samples"]["weight"]) for t in off) - 150.01812 < 1e-6'
 }
 
 @test "every group conserves the samples, in every format that has groups" {
-	for group in none process thread comm pool; do
+	for group in none process thread comm pool container state waker; do
 		sym 0 -f folded -g $group --perf-maps=any "$HOSTILE"
 		equal "$(total <out)" 601 "folded by $group"
 		sym 0 -f callgrind -g $group --perf-maps=any "$HOSTILE"

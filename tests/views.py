@@ -8,6 +8,9 @@
   views.py apart SPOOL [OPTION…]
       All formats show the same samples and the same weight per event.
 
+  views.py waits SPOOL [OPTION…]
+      All formats that tell the state and the waker of times off the CPU tell the same.
+
   views.py valid FORMAT FILE
       The file is what its readers need; what they accept in silence although it is wrong is
       looked at too: indexes, orders, references, sums.
@@ -204,6 +207,8 @@ def read_text(data):
         frame = re.match(r"^\s*(\w+)\s*(.+) \((\S*)\)$", line)
         if not line:
             key = None
+        elif line[0] == "#":
+            need(key is None, "a comment inside of a sample")
         elif head and not line[0].isspace():  # stackcollapse-perf.pl's pattern
             pid, tid = (struct.unpack("<i", struct.pack("<I", int(x)))[0] for x in head.groups()[1:])
             need(" " not in head[1] and re.search(r":\s*(\d+)\s+(\S+):\s*$", line), "bad line " + line)
@@ -218,7 +223,7 @@ def read_text(data):
 
 def read_json(data, weigh=False):
     p, counts = json.loads(data), collections.Counter()
-    for _, thread, _, stack, weight, _ in p["samples"]:
+    for _, thread, _, stack, weight, *_ in p["samples"]:
         frames, t = p["stacks"][stack], p["threads"][thread]
         leaf = p["functions"][p["frames"][frames[0]]["levels"][0]["function"]]["name"] if frames else "[no stack]"
         counts[t["pid"], t["tid"], clean(leaf or "?")] += weight if weigh else 1
@@ -290,7 +295,7 @@ def read_flamegraph(data):
             depth, func, total = nodes[i:i + 3]
             thread += depth == 1
             t = event["threads"][thread]
-            key = t["pid"], t["tid"], clean(p["strings"][p["funcs"][func >> 1][0]])
+            key = t.get("pid"), t.get("tid"), clean(p["strings"][p["funcs"][func >> 1][0]])
             del path[depth - 1:]
             if path:
                 counts[path[-1]] -= total
@@ -381,7 +386,7 @@ def same(args):
             if wanted[key] != counts[key]:
                 print("%s: %r: %d, wanted %d" % (fmt, key, counts[key], wanted[key]))
                 failed = True
-    raw = sum(line.startswith("sample ") for line in run("raw", args).decode().split("\n")) \
+    raw = sum(line.startswith("sample ") for line in run("raw", args).decode("utf-8", "replace").split("\n")) \
         if not set(a.split("=")[0] for a in args) & {"--user", "--kernel", "--module", "--function", "--hide-runtime"} else None
     need(raw in (None, sum(folded.values())), "raw: %s samples" % raw)
     sys.exit(failed)
@@ -391,7 +396,7 @@ def per_event(fmt, data):
     """[samples, weight] of each event; None where a format does not say one of them."""
     n, weight = collections.Counter(), collections.Counter()
     if fmt == "raw":
-        for line in re.findall(r"^sample .*$", data.decode(), re.M):
+        for line in re.findall(r"^sample .*$", data.decode("utf-8", "replace"), re.M):
             event, w = line.split()[4:6]
             n[event] += 1
             weight[event] += int(w)
@@ -455,6 +460,89 @@ def per_event(fmt, data):
     return n, weight
 
 
+# The words of the kernel's state bits, as the outputs have them.
+WORDS = {0: "runnable", 1: "sleeping", 0x2001: "sleeping", 2: "disk sleep", 0x102: "disk sleep", 0x402: "idle",
+         4: "stopped", 0x108: "tracing stop", 0xffffffff: "unknown"}
+
+
+def waits_of(fmt, data):
+    """ns by (state, waker's tid); of wakers' names a set of (tid, name)."""
+    ns, names = collections.Counter(), set()
+
+    def add(state, tid, name, weight):
+        ns[state, tid or 0] += weight
+        if tid:
+            names.add((tid, clean(name)))
+
+    if fmt == "raw":
+        for line in re.findall(r"^sample (?:\S+ ){4}\d+ .*$", data.decode("utf-8", "replace"), re.M):
+            _, _, _, _, _, w, bits, pid, tid, name = line.split(" ", 9)
+            need((pid == "0") == (tid == "0") == (name == "-"), "half a waker: " + line)
+            name = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), name)
+            add(WORDS[int(bits)], int(tid), name, int(w))
+    elif fmt == "text":
+        for state, name, _, tid, w in re.findall(
+                r"^# state: ([^,\n]*)(?:, waker: (\S+) (\d+)/(\d+))?\n\S.*:\s+(\d+) offcpu-time: $", data.decode(), re.M):
+            add(state, int(tid or 0), name, int(w))
+    elif fmt == "json":
+        p = json.loads(data)
+        need(p["waits"][0] is None and p["sample_columns"][-1] == "wait", "no waits")
+        for *_, weight, _, wait in p["samples"]:
+            if wait is not None:
+                w = p["waits"][wait]
+                need(w["state"] is None or WORDS[w["state_bits"]] == w["state"], "its bits")
+                by = w["waker"] or {"tid": 0, "name": ""}
+                add(w["state"] or "unknown", by["tid"], by["name"], weight)
+    elif fmt == "jsonl":
+        for r in map(json.loads, data.decode().split("\n")[:-1]):
+            if "state" in r:
+                add(r["state"], r.get("waker_tid"), r.get("waker_comm"), r["weight"])
+    elif fmt == "pprof":
+        p = Pprof(data)
+        at = [t[0] for t in p.types].index("offcpu-time")
+        for _, values, labels in p.samples:
+            if "state" in labels:
+                add(labels["state"], labels.get("waker_tid"), labels.get("waker"), values[at])
+    elif fmt == "otlp":
+        p = Otlp(data)
+        for profile in p.profiles:
+            for _, value, labels in p.samples_of(profile):
+                if "thread.state" in labels:
+                    add(labels["thread.state"], labels.get("waker.thread.id"), labels.get("waker.thread.name"), value)
+    elif fmt == "firefox":
+        for t in json.loads(gzip.decompress(data))["threads"]:
+            m = t["markers"]
+            for name, text, start, end in zip(m["name"], m["data"], m["startTime"], m["endTime"]):
+                if t["stringArray"][name] == "off CPU":
+                    state, _, by = text["name"].partition(", woken by ")
+                    by = re.match(r"(.*) \((\d+)/(\d+)\)$", by, re.S)
+                    add(state, int(by[3]) if by else 0, by[1] if by else "", round((end - start) * 1e6))
+    return ns, names
+
+
+def waits(args):
+    # Of the earliest what lies before the first sample is not in a picture that begins there.
+    ns, names = waits_of("raw", run("raw", args))
+    need(len(ns) > 1, "no waits")
+    print("raw:", dict(ns), names)
+    failed = False
+    for fmt in ("text", "json", "jsonl", "pprof", "otlp", "firefox"):
+        more = ["--weight=weight"] if fmt in ("otlp", "firefox") else []
+        got, got_names = waits_of(fmt, run(fmt, [*args, *more]))
+        same_ns = {k: v // 1000000 for k, v in got.items()} == {k: v // 1000000 for k, v in ns.items()} \
+            if fmt == "firefox" else got == ns
+        spaces = {(tid, name.replace(" ", "_")) for tid, name in names} if fmt == "text" else names
+        if not same_ns or got_names != spaces:
+            print("%s: %s %s" % (fmt, dict(got), got_names))
+            failed = True
+    by_state = collections.Counter()
+    for (state, _), n in ns.items():
+        by_state["wait_ns_" + state.replace(" ", "_")] += n
+    stats = {k: v for k, v in json.loads(run("stats-json", args)).items() if k.startswith("wait_ns_")}
+    need(stats == by_state, "stats-json: %s" % stats)
+    sys.exit(failed)
+
+
 def apart(args):
     n, weight = per_event("raw", run("raw", args))
     need(len(n) > 1, "one event only")
@@ -476,6 +564,8 @@ def apart(args):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["apart"]:
         apart(sys.argv[2:])
+    if sys.argv[1:2] == ["waits"]:
+        waits(sys.argv[2:])
     if sys.argv[1:2] == ["same"]:
         same(sys.argv[2:])
     elif sys.argv[1:2] == ["valid"]:

@@ -460,7 +460,7 @@ const char *sp_spool_wait_state(uint32_t state)
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if ((state & words[i].bits) == words[i].bits)
 			return words[i].word;
-	return "running";
+	return "runnable";
 }
 
 size_t sp_spool_n_losses(const struct sp_spool *s)

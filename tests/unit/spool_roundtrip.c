@@ -74,7 +74,7 @@ static void check_waits(struct sp_spool *s)
 	static const struct {
 		uint32_t state;
 		const char *word;
-	} states[] = {{0, "running"},	  {0x2001, "sleeping"}, {2, "disk sleep"}, {0x102, "disk sleep"},
+	} states[] = {{0, "runnable"},	  {0x2001, "sleeping"}, {2, "disk sleep"}, {0x102, "disk sleep"},
 		      {0x402, "idle"},	  {4, "stopped"},	{0x108, "tracing stop"}, {0x40, "parked"},
 		      {UINT32_MAX, "unknown"}};
 	ok(sp_spool_n_waits(s) == 4, "three kinds of waits and none: %zu", sp_spool_n_waits(s));

@@ -173,7 +173,7 @@ size_t sp_spool_n_stacks(const struct sp_spool *s); /* stack ids are below this 
 size_t sp_spool_n_waits(const struct sp_spool *s);  /* wait ids are below this; equal waits of one
 						     * recording have one id */
 struct sp_spool_wait sp_spool_wait(const struct sp_spool *s, uint32_t id);
-/* A state as a word, those of /proc/PID/status: "running" (it could have run), "sleeping", "disk sleep"
+/* A state as a word, those of /proc/PID/status: "runnable" (it could have run), "sleeping", "disk sleep"
  * (uninterruptible), "stopped", "tracing stop", "parked", "idle", or "unknown". Static. */
 const char *sp_spool_wait_state(uint32_t state);
 size_t sp_spool_n_losses(const struct sp_spool *s);
