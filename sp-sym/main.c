@@ -267,7 +267,6 @@ static void enter_sandbox(const struct view_options *opt, const struct out *out)
 	inside = true;
 	char *dir = out->tmp ? strdup(out->tmp) : NULL;
 	const char *write_dirs[] = {dir ? dirname(dir) : NULL, cache_path(opt)};
-	sp_debuginfod_start(opt->debuginfod);
 	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = write_dirs, .n_write_dirs = 2});
 	free(dir);
 }
@@ -351,10 +350,9 @@ static int follow(const struct view_options *opt)
 static int name_addresses(const struct view_options *opt)
 {
 	const char *write_dir = cache_path(opt);
-	struct sp_symfile_options o = {.debug_dirs = opt->resolver.debug_dirs,
-				       .n_debug_dirs = opt->resolver.n_debug_dirs,
+	struct sp_symfile_options o = {.debug = {opt->resolver.debug_dirs, opt->resolver.n_debug_dirs,
+						 opt->resolver.fetch_debug, NULL},
 				       .cache = opt->resolver.cache};
-	sp_debuginfod_start(opt->debuginfod);
 	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});
 	return sym_exe_main(opt->exe, &o, opt->operands, opt->n_operands);
 }
@@ -389,6 +387,8 @@ int main(int argc, char **argv)
 	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
 	if (!opt.no_cache && sp_cachedir_open(&opt.cache))
 		opt.resolver.cache = &opt.cache;
+	if (!opt.format->no_names && sp_debuginfod_start(opt.debuginfod))
+		opt.resolver.fetch_debug = sp_debuginfod_fetch;
 	if (opt.exe) {
 		status = name_addresses(&opt);
 	} else {

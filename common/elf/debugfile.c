@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "elf/debuginfod.h"
-
 #define DEFAULT_ROOT "/usr/lib/debug"
 #define MAX_ROOTS 64
 #define MAX_PATH 4096
@@ -20,6 +18,7 @@ struct search {
 	const char *roots[MAX_ROOTS];
 	size_t n_roots, n_given; /* the first n_given are the user's own folders */
 	char *env;               /* owned: what roots point into */
+	struct sp_debug_dirs dirs;
 	char *why;
 	char dir_bytes[MAX_PATH];
 };
@@ -34,10 +33,22 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct search *s, const
 	va_end(ap);
 }
 
+/* Each folder once: what the environment names is often given too. */
+static void add_root(struct search *s, const char *dir)
+{
+	bool known = s->n_roots == MAX_ROOTS;
+	for (size_t i = 0; i < s->n_roots && !known; i++)
+		known = !strcmp(s->roots[i], dir);
+	if (!known)
+		s->roots[s->n_roots++] = dir;
+}
+
 static int start(struct search *s, struct sp_elf *out, const struct sp_elf *e, const char *path,
 		 const struct sp_debug_dirs *dirs, char *why, struct sp_err *err)
 {
 	*s = (struct search){.out = out, .e = e, .why = why};
+	if (dirs)
+		s->dirs = *dirs;
 	if (why)
 		why[0] = 0;
 	const char *slash = path ? strrchr(path, '/') : NULL;
@@ -45,17 +56,16 @@ static int start(struct search *s, struct sp_elf *out, const struct sp_elf *e, c
 	snprintf(s->dir_bytes, sizeof s->dir_bytes, "%.*s", (int)(len < MAX_PATH ? len : 0),
 		 slash ? path : ".");
 	s->dir = s->dir_bytes;
-	for (size_t i = 0; dirs && i < dirs->n && s->n_roots < MAX_ROOTS; i++)
-		s->roots[s->n_roots++] = dirs->dirs[i];
+	for (size_t i = 0; i < s->dirs.n; i++)
+		add_root(s, s->dirs.dirs[i]);
 	s->n_given = s->n_roots;
 	const char *env = getenv("STACKPULSE_DEBUG_DIRS");
 	s->env = strdup(env && *env ? env : DEFAULT_ROOT);
 	if (!s->env)
 		return sp_err_nomem(err);
 	char *save = NULL;
-	for (char *p = strtok_r(s->env, ":", &save); p && s->n_roots < MAX_ROOTS;
-	     p = strtok_r(NULL, ":", &save))
-		s->roots[s->n_roots++] = p;
+	for (char *p = strtok_r(s->env, ":", &save); p; p = strtok_r(NULL, ":", &save))
+		add_root(s, p);
 	return 0;
 }
 
@@ -119,6 +129,17 @@ static bool by_build_id(struct search *s, const struct sp_build_id *id)
 			return true;
 	}
 	return false;
+}
+
+/* What is brought counts by its build-id, as what lies in a folder. */
+static bool by_fetching(struct search *s, const struct sp_build_id *id)
+{
+	char hex[2 * SP_BUILD_ID_MAX + 1], path[MAX_PATH];
+	if (!s->dirs.fetch || id->len < 2)
+		return false;
+	sp_build_id_hex(id, hex);
+	return s->dirs.fetch(s->dirs.fetch_ctx, hex, path, sizeof path) > 0 &&
+	       try_build_id(s, path, id);
 }
 
 static bool try_debuglink(struct search *s, const char *path, uint32_t crc)
@@ -193,7 +214,7 @@ int sp_debug_file_find(struct sp_elf *out, const struct sp_elf *e, const char *p
 	if (rc < 0)
 		return rc;
 	rc = by_build_id(&s, &e->build_id) || by_debuglink(&s) ||
-	     sp_debuginfod_open(out, &e->build_id);
+	     by_fetching(&s, &e->build_id);
 	free(s.env);
 	return rc;
 }
@@ -230,8 +251,10 @@ int sp_file_of_build_id(struct sp_elf *out, const struct sp_build_id *id, bool w
 			}
 		}
 	}
+	if (rc == 0 && !whole)
+		rc = by_fetching(&s, id);
 	free(s.env);
-	return rc || whole ? rc : sp_debuginfod_open(out, id);
+	return rc;
 }
 
 /* DWARF 5, section 7.3.6: .debug_sup of the referring file holds the name of the supplementary file
@@ -321,7 +344,7 @@ int sp_alt_file_find(struct sp_elf *out, const struct sp_elf *e, const char *pat
 	struct sup sup;
 	if (sp_elf_altlink(e, &name, &id) && strlen(name) < MAX_PATH)
 		rc = by_build_id(&s, &id) || by_alt_name(&s, name, &id, NULL) ||
-		     sp_debuginfod_open(out, &id);
+		     by_fetching(&s, &id);
 	else if (read_sup(e, &sup) && !sup.is_sup && strlen(sup.name) < MAX_PATH)
 		rc = by_alt_name(&s, sup.name, NULL, &sup);
 	free(s.env);

@@ -9,6 +9,9 @@
 struct sp_debug_dirs {
 	const char *const *dirs;
 	size_t n;
+	/* Who is asked for a file that no folder has, or NULL: as sp_resolver_options.fetch_debug. */
+	int (*fetch)(void *ctx, const char *build_id, char *path, size_t path_size);
+	void *fetch_ctx;
 };
 
 /* 1 and *out (open) when the debug file of e was found, 0 when not; why (may be NULL) says what was

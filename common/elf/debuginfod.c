@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/build_id.h"
 #include "base/child.h"
 #include "base/file.h"
 
@@ -36,7 +37,6 @@ static char cache_dir[4096];
 static char complaint[300];
 static atomic_bool is_dead;
 static sp_debuginfod_teller *tell;
-static bool is_asking;
 
 /* --- the helper --- */
 
@@ -168,20 +168,20 @@ static void give_up(const char *why)
 		 "debuginfod at %.150s: %.100s; its files are left out", urls ? urls : "", why);
 }
 
-void sp_debuginfod_start(enum sp_debuginfod_mode wanted)
+bool sp_debuginfod_start(enum sp_debuginfod_mode wanted)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS");
 	bool ask = wanted == SP_DEBUGINFOD_AUTO && urls && urls[strspn(urls, " ")];
 	for (size_t i = 0; i < N_HELPERS; i++)
 		helpers[i].fd = -1;
 	if ((!ask && wanted != SP_DEBUGINFOD_CACHE) || !set_cache_dir())
-		return;
+		return false;
 	mode = ask && !IS_BUILT ? SP_DEBUGINFOD_CACHE : wanted;
-	is_asking = ask && IS_BUILT;
 	if (ask && !IS_BUILT)
 		give_up("this program was built without it (DEBUGINFOD=no)");
 	for (size_t i = 0; IS_BUILT && ask && i < N_HELPERS; i++)
 		start_helper(&helpers[i]);
+	return true;
 }
 
 void sp_debuginfod_tell(sp_debuginfod_teller *fn)
@@ -189,23 +189,12 @@ void sp_debuginfod_tell(sp_debuginfod_teller *fn)
 	tell = fn;
 }
 
-unsigned sp_debuginfod_parallel(void)
+static int from_cache(const char *hex, char *path, size_t path_size)
 {
-	return is_asking ? N_HELPERS : 0;
-}
-
-static int from_cache(struct sp_elf *out, const struct sp_build_id *id, const char *hex)
-{
-	char path[sizeof cache_dir + HEX_SIZE + 20];
 	struct stat st;
-	snprintf(path, sizeof path, "%s/%s/debuginfo", cache_dir, hex);
-	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size ||
-	    sp_elf_open(out, path, NULL) < 0)
-		return 0;
-	if (sp_build_id_equal(&out->build_id, id))
-		return 1;
-	sp_elf_close(out);
-	return 0;
+	int n = snprintf(path, path_size, "%s/%s/debuginfo", cache_dir, hex);
+	return n > 0 && (size_t)n < path_size && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	       st.st_size;
 }
 
 /* The helper's answer: how many bytes it has, and what it says meanwhile is told. */
@@ -247,14 +236,13 @@ static int32_t ask(struct helper *h, const char *hex)
 	return ETIME;
 }
 
-int sp_debuginfod_open(struct sp_elf *out, const struct sp_build_id *id)
+int sp_debuginfod_fetch(void *ctx, const char *hex, char *path, size_t path_size)
 {
 	static atomic_uint turn;
-	char hex[HEX_SIZE];
-	if (mode == SP_DEBUGINFOD_NEVER || id->len < 2)
+	(void)ctx;
+	if (mode == SP_DEBUGINFOD_NEVER)
 		return 0;
-	sp_build_id_hex(id, hex);
-	if (from_cache(out, id, hex))
+	if (from_cache(hex, path, path_size))
 		return 1;
 	if (mode == SP_DEBUGINFOD_CACHE)
 		return 0;
@@ -269,7 +257,7 @@ int sp_debuginfod_open(struct sp_elf *out, const struct sp_build_id *id)
 	int32_t error = is_dead ? ETIME : ask(h, hex);
 	pthread_mutex_unlock(&h->lock);
 	if (error == 0)
-		return from_cache(out, id, hex);
+		return from_cache(hex, path, path_size);
 	if (error == ETIME)
 		give_up("no answer in time");
 	else if (error == ENOSYS)

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "elf/elf_file.h"
+#include "sym/resolver_impl.h"
 #include "sym/symfile.h"
 
 struct module {
@@ -115,8 +116,7 @@ static void open_module(const struct builtin *b, struct module *m)
 	struct sp_symfile_options options = {0};
 	struct sp_err why;
 	if (o)
-		options = (struct sp_symfile_options){.debug_dirs = o->debug_dirs,
-						      .n_debug_dirs = o->n_debug_dirs,
+		options = (struct sp_symfile_options){.debug = res_debug_dirs(o),
 						      .no_inline = o->no_inline,
 						      .no_demangle = o->no_demangle,
 						      .no_lines = o->no_lines};

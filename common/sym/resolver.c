@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "elf/debuginfod.h"
 #include "sym/resolver_impl.h"
 #include "sym/runtime.h"
 
@@ -566,6 +565,8 @@ static bool plan(struct sp_resolver *r, struct work *w)
 	return ok;
 }
 
+#define FETCHES 4 /* at once, on a small machine too */
+
 static void run_workers(struct work *w)
 {
 	pthread_t threads[MAX_WORKERS];
@@ -573,8 +574,8 @@ static void run_workers(struct work *w)
 	size_t want =
 		w->r->options.n_workers ? w->r->options.n_workers : (size_t)(cpus > 0 ? cpus : 1);
 	/* Waiting for a server takes no processor. */
-	if (!w->r->options.n_workers && want < sp_debuginfod_parallel())
-		want = sp_debuginfod_parallel();
+	if (!w->r->options.n_workers && w->r->options.fetch_debug && want < FETCHES)
+		want = FETCHES;
 	want = want < w->n ? want : w->n;
 	want = want < MAX_WORKERS ? want : MAX_WORKERS;
 	size_t n = 0;

@@ -47,11 +47,15 @@ static bool is_of_module(const struct sp_spool_object *o, const struct sp_spool_
 	       (!o->end || (o->start < m->end && m->start < o->end));
 }
 
+struct sp_debug_dirs res_debug_dirs(const struct sp_resolver_options *o)
+{
+	return (struct sp_debug_dirs){o->debug_dirs, o->n_debug_dirs, o->fetch_debug, o->fetch_ctx};
+}
+
 static struct sp_symfile_options symfile_options(const struct sp_resolver *r)
 {
 	return (struct sp_symfile_options){
-		.debug_dirs = r->options.debug_dirs,
-		.n_debug_dirs = r->options.n_debug_dirs,
+		.debug = res_debug_dirs(&r->options),
 		.no_inline = r->options.no_inline,
 		.no_demangle = r->options.no_demangle,
 		.no_lines = r->options.no_lines,
@@ -124,7 +128,7 @@ static int open_by_build_id(struct sp_resolver *r, struct res_file *f,
 			    const struct sp_spool_module *m, struct sp_symfile **out,
 			    struct sp_err *err)
 {
-	struct sp_debug_dirs dirs = {r->options.debug_dirs, r->options.n_debug_dirs};
+	struct sp_debug_dirs dirs = res_debug_dirs(&r->options);
 	struct sp_build_id id = build_id(m->build_id, m->build_id_len);
 	struct sp_elf elf;
 	int rc = sp_file_of_build_id(&elf, &id, false, &dirs, err);

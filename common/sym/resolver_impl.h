@@ -223,6 +223,7 @@ int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, s
 /* As the spool tells of a module, for finding its file. */
 struct sp_file_query res_file_query(const struct sp_resolver *r, const struct sp_spool_module *m);
 struct sp_find_options res_find_options(const struct sp_resolver *r);
+struct sp_debug_dirs res_debug_dirs(const struct sp_resolver_options *o);
 
 /* resolver_native.c: asks the external symbolizer, if there is one; a->is_done says that nobody
  * else is to be asked. */

@@ -47,8 +47,7 @@ static int open_debug_file(struct sp_symfile *s, struct sp_err *err)
 {
 	if (has_dwarf(&s->elf))
 		return 0;
-	struct sp_debug_dirs dirs = {s->options.debug_dirs, s->options.n_debug_dirs};
-	int rc = sp_debug_file_find(&s->debug, &s->elf, s->path, &dirs, s->problem, err);
+	int rc = sp_debug_file_find(&s->debug, &s->elf, s->path, &s->options.debug, s->problem, err);
 	s->has_debug = rc > 0;
 	return rc < 0 ? rc : 0;
 }
@@ -82,7 +81,7 @@ static int open_dwarf(struct sp_symfile *s, struct sp_err *err)
 	const struct sp_elf *from = s->has_debug ? &s->debug : &s->elf;
 	struct sp_dwarf_options o = {
 		.path = s->has_debug ? s->debug.path : s->path,
-		.dirs = {s->options.debug_dirs, s->options.n_debug_dirs},
+		.dirs = s->options.debug,
 		.code = &s->elf,
 		.no_inline = s->options.no_inline,
 		.no_lines = s->options.no_lines,

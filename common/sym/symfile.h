@@ -3,15 +3,14 @@
 #ifndef SP_SYM_SYMFILE_H
 #define SP_SYM_SYMFILE_H
 
+#include "elf/debugfile.h"
 #include "sym/cachedir.h"
 #include "sym/resolver.h"
 
 struct sp_symfile;
 
 struct sp_symfile_options {
-	const char *const
-		*debug_dirs; /* --debug-dir: build-id folders, debuglink names, dwz, dwo, dwp */
-	size_t n_debug_dirs;
+	struct sp_debug_dirs debug; /* build-id folders, debuglink names, dwz, dwo, dwp */
 	bool no_inline, no_demangle;
 	bool no_lines; /* levels have no file and line */
 	const struct sp_cachedir *cache; /* answers of earlier runs; or NULL */

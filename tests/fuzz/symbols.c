@@ -6,14 +6,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct sp_symfile_options options = {.n_debug_dirs = 0};
 	struct sp_symfile *s = NULL;
 	const struct sp_name *names;
 	const struct sp_elf *elf;
 	uint64_t start;
 	struct sp_err err;
 
-	if (sp_symfile_open_image(&s, data, size, "fuzz", &options, &err) < 0)
+	if (sp_symfile_open_image(&s, data, size, "fuzz", NULL, &err) < 0)
 		return 0;
 	elf = sp_symfile_elf(s);
 	for (size_t i = 0; i < elf->n_sections && i < 64; i++) {

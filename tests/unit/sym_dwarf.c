@@ -91,7 +91,7 @@ static void check(const char *what, const char *program, const char *symbols,
 		  const struct mark *marks, const char *source)
 {
 	const char *dir = build_dir;
-	struct sp_symfile_options o = {.debug_dirs = &dir, .n_debug_dirs = 1};
+	struct sp_symfile_options o = {.debug = {.dirs = &dir, .n = 1}};
 	struct sp_symfile *s = NULL;
 	struct sp_elf e;
 	struct sp_err err = {0};
@@ -196,7 +196,7 @@ static void test_debug_files(void)
 
 	build_run("mv .debug/prog.debug . && printf x >>prog.debug");
 	const char *dir = build_dir;
-	struct sp_symfile_options o = {.debug_dirs = &dir, .n_debug_dirs = 1};
+	struct sp_symfile_options o = {.debug = {.dirs = &dir, .n = 1}};
 	struct sp_symfile *s = NULL;
 	struct sp_elf e;
 	if (sp_symfile_open(&s, in_build("prog"), &o, NULL) < 0 ||
@@ -212,6 +212,50 @@ static void test_debug_files(void)
 	tap_ok(problem && strstr(problem, "another CRC"), "and the reason is said");
 	sp_symfile_close(s);
 	sp_elf_close(&e);
+}
+
+static char asked_for[200];
+
+static int fetch(void *ctx, const char *build_id, char *path, size_t path_size)
+{
+	snprintf(asked_for, sizeof asked_for, "%s", build_id);
+	snprintf(path, path_size, "%s", (const char *)ctx);
+	return 1;
+}
+
+/* What somebody fetches is used if it bears the build-id that was asked for. */
+static void test_fetch(void)
+{
+	build_run(
+		"gcc -O1 -g -Wl,--build-id=0x0123456789abcdef -o symbols a.c && cp symbols prog && "
+		"strip prog && rm -f fetched.debug; objcopy --only-keep-debug symbols "
+		"fetched.debug");
+	char path[300];
+	snprintf(path, sizeof path, "%s", in_build("fetched.debug"));
+	struct sp_symfile_options o = {.debug = {.fetch = fetch, .fetch_ctx = path}};
+	for (int other = 0; other < 2; other++) {
+		struct sp_symfile *s = NULL;
+		struct sp_elf e;
+		const struct sp_name *got;
+		uint64_t start;
+		if (sp_symfile_open(&s, in_build("prog"), &o, NULL) < 0 ||
+		    sp_elf_open(&e, in_build("symbols"), NULL) < 0) {
+			tap_ok(false, "a stripped program opens");
+			return;
+		}
+		int n = sp_symfile_lookup(s, symbol_value(&e, "mark_work"), &got, &start, NULL);
+		const char *problem = sp_symfile_problem(s);
+		if (other)
+			tap_ok(n == 0 && problem && strstr(problem, "another build-id"),
+			       "a fetched file of another build is refused, and this is said");
+		else
+			tap_ok(n == 1 && !strcmp(asked_for, "0123456789abcdef") &&
+				       same_levels(got, n, &c_marks[2], "a.c"),
+			       "a debug file that is fetched by build-id gives names");
+		sp_symfile_close(s);
+		sp_elf_close(&e);
+		build_run("gcc -O2 -g -Wl,--build-id=0x0123456789abcdee -o fetched.debug a.c");
+	}
 }
 
 static void test_dwz(void)
@@ -243,6 +287,7 @@ int main(void)
 	test_versions();
 	test_split();
 	test_debug_files();
+	test_fetch();
 	test_dwz();
 	build_end();
 	return tap_done();

@@ -164,7 +164,8 @@ struct sp_native_factory {
 
 /* The built-in one as a factory, for symbolizers that stand in front of it: ELF symbols, DWARF and
  * separate debug files of what is found at path (or found). options (may be NULL) and what it
- * points to must outlive what it makes; of them debug_dirs, no_inline, no_demangle and no_lines are used. */
+ * points to must outlive what it makes; of them debug_dirs, fetch_debug, no_inline, no_demangle and
+ * no_lines are used. */
 struct sp_resolver_options;
 struct sp_native_factory sp_native_factory_builtin(const struct sp_resolver_options *options);
 
@@ -191,6 +192,13 @@ struct sp_resolver_options {
 	 * folders, names of .gnu_debuglink, dwz, dwo and dwp. */
 	const char *const *debug_dirs;
 	size_t n_debug_dirs;
+	/* Who is asked for a debug file that no folder has, or NULL: nobody. Given a build-id in hex, it
+	 * puts the file's path where there is room for path_size bytes and returns 1, or returns 0. Any
+	 * of the resolver's threads calls it, several at a time, and waits for it. What it brings is
+	 * used only if it bears that build-id. The library itself asks no server; a function that calls
+	 * debuginfod_find_debuginfo (libdebuginfod) does, with a client for each thread. */
+	int (*fetch_debug)(void *ctx, const char *build_id, char *path, size_t path_size);
+	void *fetch_ctx;
 	struct sp_archives *archives; /* tarballs of perf archive: sp-sym's; NULL = none */
 	const char *perf_map_dir; /* NULL: embedded, /proc/PID/root/tmp, /tmp, the spool's folder */
 	const char *spool_dir; /* where the spool lies; perf maps are sought there too; or NULL */
