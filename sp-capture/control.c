@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "sudo.h"
 
 #define TURN_BYTES 1024u /* of the fifo, between two looks at the rings */
 
@@ -18,12 +19,10 @@
  * /tmp. Whoever called sudo may. */
 static bool may_command(const struct stat *st)
 {
-	const char *sudo = getenv("SUDO_UID");
-	char *end;
+	uint32_t uid, gid;
 	if (geteuid() != 0 || st->st_uid == 0)
 		return true;
-	unsigned long uid = sudo ? strtoul(sudo, &end, 10) : 0;
-	return uid && !*end && uid == st->st_uid;
+	return cap_sudo_user(&uid, &gid) && uid == st->st_uid;
 }
 
 static int open_fifo(struct cap_control *c, const char *path, struct sp_err *err)
@@ -45,6 +44,8 @@ static int open_fifo(struct cap_control *c, const char *path, struct sp_err *err
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot take commands from %s: it belongs to user %u", path,
 				  (unsigned)st.st_uid);
+	if (made)
+		cap_sudo_give(c->fd, path);
 	c->made = made;
 	c->dev = st.st_dev;
 	c->ino = st.st_ino;

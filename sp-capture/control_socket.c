@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "control.h"
+#include "sudo.h"
 
 #define BACKLOG 64 /* connections that no turn has taken yet: beyond it, a client waits */
 
@@ -80,11 +81,16 @@ int cap_control_listen(struct cap_control *c, const char *path, struct sp_err *e
 	int rc = bind_at(c, path, &at, err);
 	if (rc < 0)
 		return rc;
-	if (lstat(path, &st) == 0) {
+	/* The file that bind made: what lies there now, unless others have put it there. */
+	int file = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (file >= 0 && fstat(file, &st) == 0 && S_ISSOCK(st.st_mode)) {
+		cap_sudo_give(file, path);
 		c->made = true;
 		c->dev = st.st_dev;
 		c->ino = st.st_ino;
 	}
+	if (file >= 0)
+		close(file);
 	c->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (listen(c->listener, BACKLOG) < 0 || !watch(c, c->listener))
 		return sp_err_errno(err, "cannot listen on the socket %s", path);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "sudo.h"
+
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ};
 #define N_SIGNALS (sizeof signals / sizeof *signals)
 static struct sigaction born_with[N_SIGNALS];
@@ -20,22 +22,11 @@ void cap_launch_prepare(void)
 	sigprocmask(SIG_SETMASK, NULL, &born_mask);
 }
 
-static bool id_of(const char *name, unsigned *out)
-{
-	const char *text = getenv(name);
-	char *end;
-	if (!text || !*text)
-		return false;
-	unsigned long v = strtoul(text, &end, 10);
-	*out = (unsigned)v;
-	return !*end && v <= UINT32_MAX - 1;
-}
-
 /* Back to the user who called sudo. */
 static int become_user(void)
 {
-	unsigned uid, gid;
-	if (geteuid() != 0 || !id_of("SUDO_UID", &uid) || !id_of("SUDO_GID", &gid) || uid == 0)
+	uint32_t uid, gid;
+	if (!cap_sudo_user(&uid, &gid) || gid == CAP_NO_GID)
 		return 0;
 	const struct passwd *pw = getpwuid(uid);
 	if ((pw ? initgroups(pw->pw_name, gid) : setgroups(1, &gid)) < 0 || setgid(gid) < 0 ||

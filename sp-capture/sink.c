@@ -14,6 +14,7 @@
 
 #include "base/cli.h"
 #include "base/file.h"
+#include "sudo.h"
 
 /* The sibling's path, when it lies in the folder of `of`. */
 static bool beside(const char *of, const char *tool, char out[PATH_MAX])
@@ -117,15 +118,10 @@ int cap_sink_open(struct cap_sink *k, const struct cap_options *o, const char *a
 
 static void give_to_user(const char *file)
 {
-	const char *uid = getenv("SUDO_UID"), *gid = getenv("SUDO_GID");
-	if (geteuid() != 0 || !uid || !gid)
-		return;
-	unsigned long u = strtoul(uid, NULL, 10), g = strtoul(gid, NULL, 10);
 	int fd = open(file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == 0 &&
-	    fchown(fd, (uid_t)u, (gid_t)g) < 0)
-		sp_detail("%s stays root's: %s", file, strerror(errno));
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		cap_sudo_give(fd, file);
 	if (fd >= 0)
 		close(fd);
 }

@@ -1177,6 +1177,22 @@ sp-capture: see 'sp-capture --help'"
 	[ "$(sed -n 's/^sp-unwind: \([0-9]*\) samples, .*/\1/p' log)" -gt 50 ] || fail "$(cat log)"
 }
 
+@test "behind sudo: the fifo and the socket of --control are the user's" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	start chain-pie 60000
+	local path
+	for path in commands commands.sock; do
+		SUDO_UID=65534 SUDO_GID=65534 sp-capture --control "$path" -p "$pid" >s 2>log 3>&- &
+		capture=$!
+		pids+=("$capture")
+		await grep -q recording log
+		equal "$(stat -c '%u:%g %a' "$path")" "65534:65534 600" "$path"
+		kill -INT "$capture"
+		wait "$capture"
+		[ ! -e "$path" ] || fail "$path is still there"
+	done
+}
+
 @test "behind sudo: the file and the command are the user's" {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	publish

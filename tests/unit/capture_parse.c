@@ -3,7 +3,7 @@
  * unit: sp-capture/options.c
  * unit: sp-capture/events.c
  * unit: sp-capture/kernel.c
- * unit: sp-capture/control.c sp-capture/control_socket.c
+ * unit: sp-capture/control.c sp-capture/control_socket.c sp-capture/sudo.c
  * unit: sp-capture/stacks.c
  * unit: sp-capture/embed.c
  * unit: sp-capture/embed_jit.c
