@@ -34,6 +34,8 @@ static uint32_t *shared_frame(struct view *v, uint32_t frame_id)
 static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
 			  int32_t pid, uint64_t time_ns)
 {
+	if (f->frame_id < v->shared_cap && v->shared[f->frame_id]) /* seen before: not its own */
+		return v->shared[f->frame_id] - 1;
 	if (!sp_resolver_is_own(v->resolver, f)) {
 		uint32_t *slot = shared_frame(v, f->frame_id);
 		if (slot && !*slot)

@@ -21,10 +21,27 @@ static bool make_key(struct sp_buf *b, const struct view_func *f)
 	return !b->failed;
 }
 
+static uint32_t *recent_slot(struct view *v, const char *name)
+{
+	return &v->recent_funcs[sp_mix64((uintptr_t)name) % VIEW_RECENT];
+}
+
+/* Most frames of a function come with the very texts of the last one. */
+static uint32_t recent_func(struct view *v, const struct view_func *f)
+{
+	uint32_t id = *recent_slot(v, f->name);
+	const struct view_func *g = id < v->n_funcs ? &v->funcs[id] : NULL;
+	bool same = g && g->name == f->name && g->file == f->file && g->module == f->module &&
+		    g->kind == f->kind;
+	return same ? id : SP_NOT_FOUND;
+}
+
 uint32_t view_func_add(struct view *v, const struct view_func *f)
 {
 	bool is_new = false;
-	uint32_t id = SP_NOT_FOUND;
+	uint32_t id = recent_func(v, f);
+	if (id != SP_NOT_FOUND)
+		return id;
 	if (make_key(&v->func_key, f))
 		id = sp_intern_add(&v->func_keys, v->func_key.data, v->func_key.len, &is_new);
 	if (id != SP_NOT_FOUND && is_new) {
@@ -39,6 +56,8 @@ uint32_t view_func_add(struct view *v, const struct view_func *f)
 			id = SP_NOT_FOUND;
 		}
 	}
+	if (id != SP_NOT_FOUND)
+		*recent_slot(v, f->name) = id;
 	return id;
 }
 
@@ -160,13 +179,14 @@ static bool add_names(struct view *v, struct view_frame *frame, const struct sp_
 static bool add_all_names(struct view *v)
 {
 	struct begins begins = {0};
-	bool ok = true;
+	const struct sp_names **all = malloc((v->n_frames + 1) * sizeof *all);
+	bool ok = all != NULL;
 	for (size_t i = 0; ok && i < v->n_frames; i++) {
 		const struct view_frame *f = &v->frames[i];
 		if (f->f.mode == SP_FRAME_TRUNCATED)
 			continue;
-		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f, f->time_ns);
-		ok = names && add_begin(&begins, v, f, names);
+		all[i] = sp_resolver_get(v->resolver, f->pid, &f->f, f->time_ns);
+		ok = all[i] && add_begin(&begins, v, f, all[i]);
 	}
 	for (size_t i = 0; ok && i < v->n_frames; i++) {
 		struct view_frame *f = &v->frames[i];
@@ -175,9 +195,9 @@ static bool add_all_names(struct view *v)
 			f->n_levels = 1;
 			continue;
 		}
-		const struct sp_names *names = sp_resolver_get(v->resolver, f->pid, &f->f, f->time_ns);
-		ok = names && add_names(v, f, names, &begins);
+		ok = add_names(v, f, all[i], &begins);
 	}
+	free(all);
 	sp_map64_deinit(&begins.ids);
 	free(begins.v);
 	return ok;

@@ -102,6 +102,8 @@ struct view_ahead {
 	bool ended;
 };
 
+#define VIEW_RECENT 1024u
+
 struct view {
 	struct sp_spool *spool;         /* borrowed */
 	const struct view_options *opt; /* borrowed */
@@ -149,6 +151,7 @@ struct view {
 	struct sp_map64 place_ids; /* by number of the file and line */
 	struct sp_intern comms, func_keys, file_names;
 	struct sp_buf func_key; /* the one that is looked for */
+	uint32_t recent_funcs[VIEW_RECENT]; /* by the name's address */
 	struct view_lane {
 		uint32_t task, event, wait;
 	} * lanes;

@@ -1,6 +1,5 @@
 #include "sym/resolver.h"
 
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,13 +263,21 @@ static struct sp_names *one_name(struct sp_resolver *r, const char *function, co
 /* "[libfoo.so+0x1234]": the offset is the file's, or for the kernel the address. */
 static const char *address_text(struct sp_resolver *r, const char *module, uint64_t at)
 {
-	r->text.len = 0;
-	size_t len = strlen(module);
+	struct sp_buf *b = &r->text;
+	size_t len = strlen(module), n = 16;
 	bool bracketed = len > 2 && module[0] == '[' && module[len - 1] == ']';
-	sp_buf_printf(&r->text, "[%.*s+0x%" PRIx64 "]", (int)(bracketed ? len - 2 : len),
-		      bracketed ? module + 1 : module, at);
-	return r->text.failed ? NULL
-			      : sp_strpool_add(&r->names, (const char *)r->text.data, r->text.len);
+	char hex[16];
+	do { /* there are as many of these as addresses: printf took a sixth of their naming */
+		hex[--n] = "0123456789abcdef"[at & 15];
+		at >>= 4;
+	} while (at);
+	b->len = 0;
+	sp_buf_u8(b, '[');
+	sp_buf_add(b, module + bracketed, bracketed ? len - 2 : len);
+	sp_buf_add(b, "+0x", 3);
+	sp_buf_add(b, hex + n, sizeof hex - n);
+	sp_buf_u8(b, ']');
+	return b->failed ? NULL : sp_strpool_add(&r->names, (const char *)b->data, b->len);
 }
 
 static struct sp_names *jit_names(struct sp_resolver *r, const struct sp_jit_found *found,
