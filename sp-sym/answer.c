@@ -67,6 +67,31 @@ static char *next_line(char **at, char *end)
 	return line;
 }
 
+static const char *value_of(const char *line, const char *key)
+{
+	size_t n = strlen(key);
+	return !strncmp(line, key, n) ? line + n : NULL;
+}
+
+/* The lines of --verbose, "  KEY: VALUE", from the first on; *line is then the one behind them.
+ * Other keys say nothing that is used. *start: where the function begins, if that is told. */
+static void parse_details(char **line, char **at, char *end, struct sp_symbol_level *l,
+			  uint64_t *start)
+{
+	for (; *line && !strncmp(*line, "  ", 2); *line = next_line(at, end)) {
+		const char *file = value_of(*line, "  Filename: ");
+		const char *number = value_of(*line, "  Line: ");
+		const char *address = value_of(*line, "  Function start address: 0x");
+		if (file && *file && strcmp(file, "??") != 0)
+			l->file = file;
+		if (number)
+			l->line = (uint32_t)strtoul(number, NULL, 10);
+		if (address)
+			*start = strtoull(address, NULL, 16);
+	}
+	l->line = l->file ? l->line : 0;
+}
+
 int answer_parse(char *text, size_t n, uint64_t svma, struct sp_symbol_level *levels,
 		 struct sp_symbols *out)
 {
@@ -74,13 +99,14 @@ int answer_parse(char *text, size_t n, uint64_t svma, struct sp_symbol_level *le
 		return -1;
 	char *at = text, *end = text + n, *line = next_line(&at, end), *rest;
 	size_t n_levels = 0;
+	uint64_t start = UINT64_MAX;
 	bool known = false;
 	if (line && line[0] == '0' && line[1] == 'x') {
 		if (strtoull(line, &rest, 16) != svma || *rest)
 			return -1;
 		line = next_line(&at, end);
 	}
-	for (; line && *line; line = next_line(&at, end)) {
+	while (line && *line) {
 		char *place = next_line(&at, end);
 		if (!place || !*place || n_levels == ANSWER_LEVELS)
 			return -1;
@@ -88,12 +114,21 @@ int answer_parse(char *text, size_t n, uint64_t svma, struct sp_symbol_level *le
 		*l = (struct sp_symbol_level){0};
 		if (strcmp(line, "??") != 0)
 			l->name = line;
-		parse_place(place, l);
+		start = UINT64_MAX; /* of the last level */
+		line = place;
+		if (value_of(place, "  Filename: ")) {
+			parse_details(&line, &at, end, l, &start);
+		} else {
+			parse_place(place, l);
+			line = next_line(&at, end);
+		}
 		known |= l->name || l->file;
 	}
 	if (!line || !n_levels)
 		return -1;
-	*out = (struct sp_symbols){.levels = levels, .n = n_levels};
+	*out = (struct sp_symbols){.levels = levels,
+				   .n = n_levels,
+				   .function_offset = start <= svma ? svma - start : 0};
 	return known && levels[n_levels - 1].name ? 1 : 0;
 }
 

@@ -1064,6 +1064,19 @@ own_symbolizer() {
 	sp-sym --symbolizer="llvm-symbolizer --addresses" -f folded p.spool >with 2>log
 	equal "$(cat log)" ""
 	sp-sym --symbolizer=llvm-symbolizer -f folded p.spool | cmp - with
+	sp-sym --symbolizer="llvm-symbolizer --verbose" -f folded p.spool >verbose 2>log
+	equal "$(cat log)" ""
+	cmp with verbose
+	sp-sym -f text p.spool >ours.text
+	sp-sym --symbolizer="llvm-symbolizer --verbose" -f text p.spool >theirs.text
+	python3 - <<-'X'
+		import re
+		def offsets(name):
+		    return re.findall(r"^\s+([0-9a-f]+) .*?\+(0x[0-9a-f]+) \(\S*templates\)$", open(name).read(), re.M)
+		ours, theirs = offsets("ours.text"), offsets("theirs.text")
+		assert len(ours) > 100 and len(set(o for _, o in ours)) > 3
+		assert ours == theirs, [p for p in zip(ours, theirs) if p[0] != p[1]][:5]
+	X
 }
 
 @test "--symbolizer: a command that is dead, silent, babbling or wrong is given up in one line" {

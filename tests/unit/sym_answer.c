@@ -19,6 +19,9 @@ static const char *parse(const char *text, uint64_t svma)
 	memcpy(copy, text, n + 1);
 	int rc = answer_parse(copy, n, svma, levels, &s);
 	size_t at = (size_t)snprintf(shown, sizeof shown, "%d", rc);
+	if (rc > 0 && s.function_offset)
+		at += (size_t)snprintf(shown + at, sizeof shown - at, " +%u",
+				       (unsigned)s.function_offset);
 	for (size_t i = 0; rc > 0 && i < s.n && at < sizeof shown; i++)
 		at += (size_t)snprintf(shown + at, sizeof shown - at, "%s%s@%s:%u", i ? "|" : " ",
 				       s.levels[i].name ? s.levels[i].name : "-",
@@ -42,6 +45,19 @@ static void test_answers(void)
 	tap_str(parse("0x10\nwork\nx.c:9\n\n", 16), "1 work@x.c:9", "the address that was asked");
 	tap_str(parse("0x11\nwork\nx.c:9\n\n", 16), "-1", "another address");
 	tap_str(parse("work\r\nx.c:9\r\n\r\n", 16), "1 work@x.c:9", "carriage returns");
+	tap_str(parse("in\n  Filename: /a/x.c\n  Function start address: 0xe\n  Line: 3\n"
+		      "work\n  Filename: /a:b/y.c\n  Function start filename: /a/x.c\n"
+		      "  Function start line: 2\n  Function start address: 0x8\n  Line: 9\n"
+		      "  Column: 1\n\n",
+		      16),
+		"1 +8 in@/a/x.c:3|work@/a:b/y.c:9",
+		"the form of --verbose, with the function's start");
+	tap_str(parse("w\n  Filename: ??\n  Function start address: 0x11\n  Line: 7\n\n", 16),
+		"1 w@-:0", "a start behind the address is none");
+	tap_str(parse("a\n  Filename: x.c\n  Function start address: 0x8\nb\n  Filename: x.c\n\n",
+		      16),
+		"1 a@x.c:0|b@x.c:0", "the start of an inlined function is not the function's");
+	tap_str(parse("w\n  Filename: x.c\n  Line: 7\n", 16), "-1", "half of that form");
 	tap_str(parse("\n", 16), "-1", "nothing");
 	tap_str(parse("work\n\n", 16), "-1", "half a pair");
 	tap_str(parse("w\nx.c:99999999999999999999\n\n", 16), "1 w@x.c:99999999999999999999:0",
