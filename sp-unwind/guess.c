@@ -56,6 +56,11 @@ static struct uw_call x86_call(const struct uw_module *m, uint64_t svma)
 	for (unsigned len = 2; len <= n; len++)
 		if (indirect_call(p + n - len, len) == len)
 			return (struct uw_call){UW_CALL_INDIRECT, 0};
+	/* Nobody calls Go's goexit: goroutines begin as if its second byte had. It is nop; call;
+	 * nop (go 1.21, src/runtime/asm_amd64.s). */
+	p = uw_module_bytes(m, svma - 1, 7);
+	if (p && p[0] == 0x90 && p[1] == 0xe8 && p[6] == 0x90)
+		return (struct uw_call){UW_CALL_INDIRECT, 0};
 	return (struct uw_call){UW_CALL_NONE, 0};
 }
 
@@ -71,6 +76,10 @@ static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
 		return (struct uw_call){UW_CALL_DIRECT, ((int32_t)(insn << 6) >> 4) - 4};
 	/* BLR, and BLRAA… with a signature */
 	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
+		return (struct uw_call){UW_CALL_INDIRECT, 0};
+	/* Go's goexit, as above: mov x0,x0; bl (asm_arm64.s). */
+	p = uw_module_bytes(m, svma, 4);
+	if (insn == 0xaa0003e0 && p && sp_get32(p) >> 26 == 0x25)
 		return (struct uw_call){UW_CALL_INDIRECT, 0};
 	return (struct uw_call){UW_CALL_NONE, 0};
 }
@@ -172,6 +181,26 @@ static bool nearer(const struct uw_walk *k, const struct caller *a, const struct
 	return into(k, a) < into(k, b);
 }
 
+/* A new thread's first instructions. glibc's clone and clone3 have no FDE from the system call up
+ * to the part that only the new thread executes, because CFI can't tell the two of them (2.36,
+ * sysdeps/unix/sysv/linux/x86_64/clone.S: 10 bytes; aarch64's: 16): the call returned 0 here, a
+ * thread's number to whoever called clone. */
+#define CLONE_GAP_MAX 24
+static bool new_thread(struct uw_walk *k, const struct uw_map *map)
+{
+	uint64_t returned, svma;
+	const struct cfi_section *s;
+	struct cfi_fde fde;
+	if (!map || !map->module || k->out->n > 1 ||
+	    !uw_sample_reg(k->s, k->arch->perf[0], &returned) || returned) /* rax, x0 */
+		return false;
+	svma = k->pc - map->bias;
+	for (uint64_t a = svma + 1; a <= svma + CLONE_GAP_MAX; a++)
+		if (uw_module_find(map->module, a, &s, &fde))
+			return fde.begin == a && uw_rule_make(map->module, a).kind == UW_RULE_END;
+	return false;
+}
+
 /* An interrupted function without CFI: in its first and last instructions, or when it has no
  * frame, its return address is at sp (in the link register); else there is a frame pointer. */
 static int interrupted(struct uw_walk *k, const struct uw_map *map)
@@ -180,6 +209,8 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	bool has_fp = frame_pointer(k, &fp), has_top;
 	unsigned word = k->arch->word_bytes;
 	uint64_t saved;
+	if (new_thread(k, map))
+		return UW_END;
 	if (k->arch->machine == EM_AARCH64) {
 		top = (struct caller){.pc = k->lr, .sp = k->sp, .fp = k->fp};
 		if (k->lr)
@@ -240,6 +271,20 @@ int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps)
 	if (frame_pointer(k, &c))
 		return take(k, &c, SP_C_frame_pointer_frames);
 	return chain_end(k, map);
+}
+
+#define ARGC_MAX 65536u
+
+bool uw_program_start(const struct uw_walk *k)
+{
+	uint64_t argc = k->pc, last = k->sp + 8 * argc, word;
+	if (k->arch->word_bytes != 8 || !argc || argc > ARGC_MAX ||
+	    !uw_stack_u64(k, k->sp + 8 * argc, &word) || word)
+		return false;
+	for (uint64_t i = 0; i < argc; i++, last = word)
+		if (!uw_stack_u64(k, k->sp + 8 * i, &word) || word <= last)
+			return false;
+	return true;
 }
 
 /* --- signals --- */

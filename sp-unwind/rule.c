@@ -158,6 +158,58 @@ static struct uw_rule crt_rule(const struct uw_module *m, uint64_t svma)
 	return none;
 }
 
+/* How many words lie between sp and the CFA at an instruction of a PLT; 0: it is none. lld and mold
+ * give theirs no CFI, nor does binutils to that of a static program. Behind endbr64 or not, with or
+ * without bnd, an entry is one of
+ *     jmp *GOT                        push INDEX; jmp FIRST           mov INDEX, %r11d; jmp *GOT
+ * and the first one of
+ *     push GOT; jmp *GOT              push %r11; push GOT; jmp *GOT
+ * (lld 14, ELF/Arch/X86_64.cpp; mold 1.10, elf/arch-x86-64.cc). */
+static uint16_t plt_words(const uint8_t *before, const uint8_t *p)
+{
+	bool endbr = p[0] == 0xf3 && p[1] == 0x0f && p[2] == 0x1e && p[3] == 0xfa;
+	if (endbr)
+		p += 4;
+	bool bnd = p[0] == 0xf2, pushes_got = p[0] == 0xff && p[1] == 0x35;
+	const uint8_t *next = p + (pushes_got                     ? 6
+				   : p[0] == 0x68                 ? 5
+				   : p[0] == 0x41 && p[1] == 0xbb ? 6
+								  : 2);
+	bool next_bnd = next[0] == 0xf2;
+	bool next_got = next[next_bnd] == 0xff && next[next_bnd + 1] == 0x25;
+	if (p[bnd] == 0xff && p[bnd + 1] == 0x25)
+		return !endbr && before[0] == 0xff && before[1] == 0x35 ? 3 : 1;
+	if (pushes_got && next_got)
+		return 2;
+	if (p[0] == 0x68 && next[next_bnd] == 0xe9)
+		return 1;
+	if (p[0] == 0x41 &&
+	    ((p[1] == 0xbb && next_got) || (p[1] == 0x53 && next[0] == 0xff && next[1] == 0x35)))
+		return 1;
+	return !endbr && p[bnd] == 0xe9 && before[1] == 0x68 ? 2 : 0;
+}
+
+static struct uw_rule plt_rule(const struct uw_module *m, uint64_t svma)
+{
+	enum { BEFORE = 6, AFTER = 14 };
+	uint8_t code[BEFORE + AFTER] = {0};
+	const uint8_t *p;
+	size_t n = AFTER;
+	if (m->arch->machine != EM_X86_64)
+		return (struct uw_rule){.kind = UW_RULE_NONE};
+	/* A PLT may stand at a segment's beginning, and at its end. */
+	if ((p = uw_module_bytes(m, svma - BEFORE, BEFORE)))
+		memcpy(code, p, BEFORE);
+	while (n && !(p = uw_module_bytes(m, svma, n)))
+		n--;
+	if (p)
+		memcpy(code + BEFORE, p, n);
+	uint16_t words = plt_words(code, code + BEFORE);
+	if (!words)
+		return (struct uw_rule){.kind = UW_RULE_NONE};
+	return (struct uw_rule){UW_RULE_SP, 0, UW_SLOT_KEEP, -1, words};
+}
+
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 {
 	const struct cfi_section *s;
@@ -166,9 +218,12 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	bool found = uw_module_find(m, svma, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
-	if (!found)
-		return uw_module_in_entry(m, svma) ? (struct uw_rule){.kind = UW_RULE_END}
-						   : crt_rule(m, svma);
+	if (!found) {
+		if (uw_module_in_entry(m, svma))
+			return (struct uw_rule){.kind = UW_RULE_END};
+		struct uw_rule known = crt_rule(m, svma);
+		return known.kind != UW_RULE_NONE ? known : plt_rule(m, svma);
+	}
 	const struct cfi_marks *marks =
 		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);
 	if (!cfi_row_small(s, &fde, svma, m->arch->fp, marks, &row))

@@ -11,7 +11,8 @@ struct uw_walker *uw_walker_new(void)
 	struct uw_walker *w = calloc(1, sizeof *w);
 	if (!w)
 		return NULL;
-	/* calloc's memory is of fresh pages: those that a short input does not need are never there. */
+	/* calloc's memory is of fresh pages: those that a short input does not need are never
+	 * there. */
 	w->cache_bytes = calloc(1, (sizeof *w->cache << UW_CACHE_BITS) + CACHE_LINE);
 	w->memos = calloc(UW_MEMO_THREADS, sizeof *w->memos);
 	if (!w->cache_bytes || !w->memos) {
@@ -301,7 +302,9 @@ static int walk_fast(struct uw_walk *shared)
 		if (!map || look - map->start >= map->end - map->start) {
 			map = uw_map_find(k.w, k.s->space, look);
 			if (__builtin_expect(!map, 0) && k.out->n) {
-				step = UW_NO_MODULE; /* no code: such a return address is none */
+				/* No code: such a return address is none. */
+				*shared = k;
+				step = uw_program_start(shared) ? UW_END : UW_NO_MODULE;
 				break;
 			}
 		}

@@ -25,7 +25,8 @@ enum {
 	SAVES_RBX = 0x1d00, /* CFA = rsp + 16, rbx at CFA - 16 */
 	BROKEN = 0x1e00,    /* a program that nobody understands */
 	HUGE = 0x1f00,      /* CFA = rsp + 1 MiB */
-	NO_CFI = 0x2000,    /* up to 0x2fff */
+	NO_CFI = 0x2000,    /* up to 0x2fff, but for */
+	THREAD = 0x2c0a,    /* a thread's root */
 };
 
 static struct image image;
@@ -64,6 +65,7 @@ static void x86_image(void)
 	IMAGE_FDE(m, false, SAVES_RBX, 0x100, 0x0e, 16, 0x83, 2);
 	IMAGE_FDE(m, false, BROKEN, 0x100, 0x3e);
 	IMAGE_FDE(m, false, HUGE, 0x100, 0x0e, 0x80, 0x80, 0x40);
+	IMAGE_FDE(m, false, THREAD, 0x10, 0x07, 16);
 	image_finish(m);
 	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
 	image.data[NO_CFI + 0x1b] = 0xe8;
@@ -214,6 +216,76 @@ static void test_signals(void)
 	       NO_CFI + 0x2ff, BY_RBX, SITE(FRAMED), SITE(ROOT));
 }
 
+/* A PLT without CFI: at each instruction the caller, of whom the words above sp are the index and
+ * what the first entry pushes. */
+static void plt(const char *name, const uint8_t *code, size_t n, size_t at_byte, unsigned words)
+{
+	memset(image.data + NO_CFI + 0x500, 0xcc, 0x40);
+	memcpy(image.data + NO_CFI + 0x500, code, n);
+	struct uw_walker *was = walker;
+	walker = uw_walker_new(); /* the rules of other bytes are not remembered */
+	at(NO_CFI + 0x500 + at_byte);
+	stack[words - 1] = RA(ROOT);
+	EXPECT(name, UW_END, NO_CFI + 0x500 + at_byte, SITE(ROOT));
+	uw_walker_free(walker);
+	walker = was;
+}
+
+static void test_plt(void)
+{
+	/* clang-format off */
+	const uint8_t lld[] = {0xff, 0x35, 1, 2, 3, 0, 0xff, 0x25, 1, 2, 3, 0, 0x0f, 0x1f, 0x40, 0,
+			       0xff, 0x25, 1, 2, 3, 0, 0x68, 5, 0, 0, 0, 0xe9, 0xe0, 0xff, 0xff, 0xff};
+	const uint8_t mold[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x53, 0xff, 0x35, 1, 2, 3, 0, 0xff, 0x25, 1, 2, 3, 0,
+				0xcc, 0xcc, 0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0xbb, 5, 0, 0, 0, 0xff, 0x25, 1, 2, 3, 0};
+	const uint8_t bnd[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x68, 5, 0, 0, 0, 0xf2, 0xe9, 0xe1, 0xff, 0xff, 0xff, 0x90,
+			       0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 1, 2, 3, 0};
+	/* clang-format on */
+	plt("lld's first entry: the index was pushed", lld, sizeof lld, 0, 2);
+	plt("its jump: GOT + 8 too", lld, sizeof lld, 6, 3);
+	plt("lld's entry", lld, sizeof lld, 16, 1);
+	plt("before the index is pushed", lld, sizeof lld, 22, 1);
+	plt("behind", lld, sizeof lld, 27, 2);
+	plt("mold's first entry", mold, sizeof mold, 0, 1);
+	plt("behind endbr64", mold, sizeof mold, 4, 1);
+	plt("the index was pushed", mold, sizeof mold, 6, 2);
+	plt("and GOT + 8", mold, sizeof mold, 12, 3);
+	plt("mold's entry", mold, sizeof mold, 20, 1);
+	plt("mov $5,%r11d", mold, sizeof mold, 24, 1);
+	plt("its jump", mold, sizeof mold, 30, 1);
+	plt("an entry with bnd", bnd, sizeof bnd, 0, 1);
+	plt("its push", bnd, sizeof bnd, 4, 1);
+	plt("its jump", bnd, sizeof bnd, 9, 2);
+	plt("its part in .plt.sec", bnd, sizeof bnd, 16, 1);
+	plt("and the jump there", bnd, sizeof bnd, 20, 1);
+}
+
+/* Go's goroutines return to goexit's second byte; its first thread's stack is the process's. */
+static void test_go(void)
+{
+	const uint8_t goexit[] = {0x90, 0xe8, 1, 2, 3, 0, 0x90};
+	memcpy(image.data + NO_CFI + 0x600, goexit, sizeof goexit);
+	at(NO_CFI + 0x108);
+	regs[BP] = ADDR(4);
+	stack[5] = MAPPED(NO_CFI + 0x601);
+	EXPECT("a goroutine's root is goexit", UW_END, NO_CFI + 0x108, NO_CFI + 0x600);
+
+	at(FRAMED);
+	regs[BP] = ADDR(4);
+	stack[5] = 2; /* argc */
+	stack[6] = ADDR(100);
+	stack[7] = ADDR(101);
+	EXPECT("argc and argv are no caller", UW_END, FRAMED);
+	stack[7] = ADDR(99);
+	EXPECT("an argv does not descend", UW_NO_MODULE, FRAMED);
+	stack[7] = ADDR(101);
+	stack[8] = 1;
+	EXPECT("an argv has an end", UW_NO_MODULE, FRAMED);
+	stack[8] = 0;
+	stack[6] = ADDR(6);
+	EXPECT("arguments lie above argv", UW_NO_MODULE, FRAMED);
+}
+
 static void test_stops(void)
 {
 	at(LEAF);
@@ -288,6 +360,18 @@ static void test_guesses(void)
 	stack[5] = RA(ROOT);
 	EXPECT("a leaf without CFI: the return address at sp, then the frame pointer", UW_END,
 	       NO_CFI + 0x108, NO_CFI + 0x1f, SITE(ROOT));
+
+	at(THREAD - 8); /* behind clone's system call */
+	stack[0] = MAPPED(NO_CFI + 0x20);
+	EXPECT("a new thread's first instruction has no caller", UW_END, THREAD - 8);
+	at(THREAD - 8);
+	regs[AX] = 4711;
+	stack[0] = MAPPED(NO_CFI + 0x120);
+	stack[1] = 0;
+	walk();
+	tap_ok(out.n == 2 && out.addrs[1] == MAPPED(NO_CFI + 0x11f), "who called clone has one");
+	at(THREAD - 0x20);
+	EXPECT("farther away: no CFI", UW_NO_CFI, THREAD - 0x20);
 
 	at(NO_CFI + 0x108);
 	stack[0] = MAPPED(NO_CFI + 0x220); /* in code, but no call before it */
@@ -489,6 +573,8 @@ int main(void)
 		return tap_done();
 	test_rules();
 	test_signals();
+	test_plt();
+	test_go();
 	test_stops();
 	test_guesses();
 	test_headers();

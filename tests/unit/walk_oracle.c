@@ -2,7 +2,8 @@
  * call pushes, a return pops, a signal pushes what it interrupts. At every boundary the chain that
  * sp-unwind finds in the registers and the stack bytes must be the shadow's.
  *
- * With arguments it steps that command instead: walk_oracle STEPS COMMAND [ARG…]
+ * With arguments it steps that command instead: walk_oracle STEPS [--trap] COMMAND [ARG…]
+ * (--trap: from the first `int3` on that it executes, some calls deep)
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
  * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/rule.c
@@ -11,6 +12,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/personality.h>
 #include <sys/wait.h>
@@ -304,13 +306,59 @@ static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
 	return o.steps ? 100000.0 * (double)(o.steps - o.wrong) / (double)o.steps : 0;
 }
 
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* A thread is stopped before its first instruction: is that one frame, the root? */
+static bool first_instruction(struct live *l)
+{
+	struct user_regs_struct r;
+	unsigned long tid = 0;
+	int status;
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		pthread_t t;
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		_exit(pthread_create(&t, NULL, nothing, NULL) || pthread_join(t, NULL));
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+		return false;
+	l->pid = pid;
+	bool good = ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACECLONE) == 0 &&
+		    ptrace(PTRACE_CONT, pid, 0, 0) == 0 && waitpid(pid, &status, 0) == pid &&
+		    status >> 8 == (SIGTRAP | PTRACE_EVENT_CLONE << 8) &&
+		    ptrace(PTRACE_GETEVENTMSG, pid, 0, &tid) == 0 &&
+		    waitpid((pid_t)tid, &status, __WALL) == (pid_t)tid && WIFSTOPPED(status) &&
+		    ptrace(PTRACE_GETREGS, (pid_t)tid, 0, &r) == 0;
+	if (good) {
+		struct uw_walker *w = uw_walker_new();
+		live_maps(l);
+		struct uw_sample s = live_sample(l, &r, 0);
+		uw_walk(w, &s, &o.stack);
+		uw_walker_free(w);
+		char text[200];
+		printf("# %s: %u frames, stop %d\n", live_where(l, r.rip, text), o.stack.n,
+		       (int)o.stack.stop);
+	}
+	kill(pid, SIGKILL);
+	while (waitpid(-1, &status, __WALL) > 0)
+		;
+	return good && o.stack.n == 1 && o.stack.stop == UW_END;
+}
+
 int main(int argc, char **argv)
 {
 	int status;
 	if (argc == 2 && !strcmp(argv[1], "--torture"))
 		_exit(torture()); /* no leak checker, which refuses to be traced */
 	if (argc > 2) {
-		double share = run(argv + 2, false, strtoull(argv[1], NULL, 10), &status);
+		bool to_trap = argc > 3 && !strcmp(argv[2], "--trap");
+		double share =
+			run(argv + 2 + to_trap, to_trap, strtoull(argv[1], NULL, 10), &status);
 		printf("# %.3f %%, status %#x\n", share / 1000, (unsigned)status);
 		return 0;
 	}
@@ -325,5 +373,8 @@ int main(int argc, char **argv)
 		NULL};
 	share = run(bash, false, 150000, &status);
 	tap_ok(share >= 99990, "99.99 % of bash's instruction boundaries are right");
+	static struct live live;
+	tap_ok(first_instruction(&live), "a new thread's first instruction is its root");
+	live_deinit(&live);
 	return tap_done();
 }
