@@ -9,14 +9,20 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "base/cli.h"
 #include "base/file.h"
 #include "base/le.h"
+#include "perf/ext.h"
+#include "perf/share.h"
 
 #define WAKE_BLOCKS 4u
 #define MAX_PARTS 1024u /* UIO_MAXIOV: of one writev */
 /* One write to a pipe of 1 MiB: larger ones would be waited for, smaller ones wake the reader more
  * often than it takes. */
 #define MAX_GATHERED ((size_t)960 << 10)
+
+/* Pushes until the reader must have made its offer. */
+#define ASK_FOR_SHARE 256u
 
 struct block {
 	struct block *next;
@@ -38,6 +44,13 @@ struct cap_output {
 	struct iovec parts[MAX_PARTS]; /* borrowed: in current and in the rings */
 	size_t n_parts, n_gathered;    /* n_gathered: bytes */
 	uint64_t patience_ns;
+	bool may_share;         /* a pipe */
+	unsigned n_asked;       /* for an offer of its reader */
+	struct sp_share *share; /* owned; what the reader offers, or NULL */
+	int slot;               /* held, or -1 */
+	size_t slot_used;
+	uint8_t *place; /* in current: what will name the slot's bytes from place_from on; or NULL */
+	size_t place_from;
 
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
@@ -114,6 +127,8 @@ int cap_output_new(struct cap_output **out, struct sp_writer *writer, int fd, co
 	o->is_file = is_file;
 	struct stat st;
 	o->is_direct = !is_file && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+	o->may_share = o->is_direct;
+	o->slot = -1;
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->more, NULL);
 	int os = pthread_create(&o->thread, NULL, run, o);
@@ -311,39 +326,118 @@ static bool make_room(struct cap_output *o, size_t copied, size_t borrowed, bool
 	return o->current != NULL;
 }
 
-uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
+/* Room in the stream itself. */
+static uint8_t *take(struct cap_output *o, size_t size, bool is_sample)
 {
 	if (!make_room(o, size, 0, is_sample))
 		return NULL;
 	uint8_t *p = o->current->data + o->current->len;
 	o->current->len += size;
-	o->taken += size;
 	if (o->gathering)
 		part_add(o, p, size);
 	return p;
 }
 
+/* --- beside the pipe --- */
+
+/* What comes next in the stream is not in the slot, or is named by another record. */
+static void place_end(struct cap_output *o)
+{
+	if (!o->place)
+		return;
+	const struct sp_ext_shared x = {.slot = (uint32_t)o->slot,
+					.offset = (uint32_t)o->place_from,
+					.bytes = (uint32_t)(o->slot_used - o->place_from)};
+	sp_ext_shared_encode(o->place, &x);
+	o->place = NULL;
+}
+
+/* A full slot is for the reader at once: the sooner it is read, the fewer are in use. */
+static void slot_end(struct cap_output *o)
+{
+	place_end(o);
+	sp_share_drop(o->share, o->slot);
+	o->slot = -1;
+	if (o->current && o->gathering)
+		flush_parts(o);
+}
+
+/* Room in the memory that the reader offers, or NULL: then nothing is between the stream so far and
+ * what is put into it next. */
+static uint8_t *share_take(struct cap_output *o, size_t size)
+{
+	if (!o->share)
+		return NULL;
+	if (o->slot >= 0 && SP_SHARE_SLOT_BYTES - o->slot_used < size)
+		slot_end(o);
+	if (o->slot < 0) {
+		o->slot = sp_share_take(o->share);
+		o->slot_used = 0;
+	}
+	if (o->slot < 0)
+		return NULL;
+	if (!o->place) {
+		o->place = take(o, SP_EXT_MIN, false);
+		o->place_from = o->slot_used;
+		if (!o->place)
+			return NULL;
+		sp_share_hold(o->share, o->slot);
+	}
+	uint8_t *p = sp_share_slot(o->share, o->slot) + o->slot_used;
+	o->slot_used += size;
+	return p;
+}
+
+static void look_for_offer(struct cap_output *o)
+{
+	if (o->share || !o->may_share || o->n_asked++ >= ASK_FOR_SHARE)
+		return;
+	o->share = sp_share_find(o->fd);
+	if (o->share)
+		sp_detail("the reader of %s offers memory for the samples", o->name);
+}
+
+uint8_t *cap_output_take(struct cap_output *o, size_t size, bool is_sample)
+{
+	uint8_t *p = share_take(o, size);
+	if (!p)
+		p = take(o, size, is_sample);
+	if (p)
+		o->taken += size;
+	return p;
+}
+
+/* The pieces behind the head at p; where the tail is. */
+static uint8_t *copy_pieces(uint8_t *p, const struct cap_pieces *x)
+{
+	memcpy(p + x->head, x->data[0], x->n[0]);
+	if (x->n[1])
+		memcpy(p + x->head + x->n[0], x->data[1], x->n[1]);
+	return p + x->head + x->n[0] + x->n[1];
+}
+
 uint8_t *cap_output_gather(struct cap_output *o, const struct cap_pieces *x, uint8_t **tail)
 {
-	size_t borrowed = x->n[0] + x->n[1];
-	if (!make_room(o, x->head + x->tail, borrowed, true))
+	size_t borrowed = x->n[0] + x->n[1], size = x->head + borrowed + x->tail;
+	uint8_t *p = share_take(o, size);
+	if (!p && !make_room(o, x->head + x->tail, borrowed, true))
 		return NULL;
-	uint8_t *p = o->current->data + o->current->len, *q = p + x->head;
-	o->taken += x->head + borrowed + x->tail;
+	o->taken += size;
+	if (p) {
+		*tail = copy_pieces(p, x);
+		return p;
+	}
+	p = o->current->data + o->current->len;
 	if (o->gathering) {
+		*tail = p + x->head;
 		part_add(o, p, x->head);
 		part_add(o, x->data[0], x->n[0]);
 		part_add(o, x->data[1], x->n[1]);
-		part_add(o, q, x->tail);
+		part_add(o, *tail, x->tail);
 	} else {
-		memcpy(q, x->data[0], x->n[0]);
-		q += x->n[0];
-		if (x->n[1])
-			memcpy(q, x->data[1], x->n[1]);
-		q += x->n[1];
+		*tail = copy_pieces(p, x);
 	}
-	*tail = q;
-	o->current->len = (size_t)(q + x->tail - o->current->data);
+	o->current->len = (size_t)(*tail + x->tail - o->current->data);
 	return p;
 }
 
@@ -360,8 +454,9 @@ bool cap_output_has_room(struct cap_output *o)
 	return room;
 }
 
-void cap_output_push(struct cap_output *o)
+static void push(struct cap_output *o)
 {
+	place_end(o);
 	if (o->current && o->gathering) {
 		flush_parts(o);
 		return;
@@ -375,6 +470,12 @@ void cap_output_push(struct cap_output *o)
 	pthread_mutex_unlock(&o->lock);
 	if (wake)
 		pthread_cond_signal(&o->more);
+}
+
+void cap_output_push(struct cap_output *o)
+{
+	push(o);
+	look_for_offer(o);
 }
 
 uint64_t cap_output_bytes(const struct cap_output *o)
@@ -403,7 +504,7 @@ static void blocks_free(struct block *b)
 
 int cap_output_finish(struct cap_output *o, struct sp_err *err)
 {
-	cap_output_push(o);
+	push(o);
 	pthread_mutex_lock(&o->lock);
 	o->ending = true;
 	pthread_cond_signal(&o->more);
@@ -417,6 +518,7 @@ int cap_output_finish(struct cap_output *o, struct sp_err *err)
 	} else {
 		code = sp_writer_finish(o->writer, err);
 	}
+	sp_share_leave(o->share);
 	blocks_free(o->free);
 	blocks_free(o->first);
 	free(o->current);

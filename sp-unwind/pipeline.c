@@ -15,6 +15,8 @@
 #define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
 #define FLUSH_MS 250
 #define ROUND_BYTES (UINT64_C(16) << 20)
+/* Of this thread's CPU time without having waited for input: then it does not keep up alone. */
+#define BACKLOG_NS UINT64_C(20000000)
 
 struct run {
 	const struct un_options *o;
@@ -35,6 +37,7 @@ struct run {
 	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
 	uint64_t flushed_ms;            /* when the next stage was given what there was */
+	uint64_t n_waits, busy_ns;      /* the last wait for input, this thread's CPU time then */
 	uint64_t round_ns, round_bytes; /* the last FINISHED_ROUND's time, bytes since then */
 };
 
@@ -137,6 +140,22 @@ static int set_machine(struct run *u, const struct uw_space *space, struct sp_er
 
 /* --- batches --- */
 
+/* The workers are for input that is there already. */
+static int submit(struct run *u, struct sp_err *err)
+{
+	if (u->o->input_is_pipe) {
+		struct timespec t = {0};
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+		uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+		if (sp_reader_n_waits(u->r) != u->n_waits) {
+			u->n_waits = sp_reader_n_waits(u->r);
+			u->busy_ns = now;
+		}
+		un_pool_set_alone(u->pool, now - u->busy_ns < BACKLOG_NS);
+	}
+	return un_pool_submit(u->pool, err);
+}
+
 static int add(struct run *u, const struct sp_record *rec, enum un_action action,
 	       const struct uw_space *space, struct sp_space *hold, struct sp_err *err)
 {
@@ -171,7 +190,7 @@ static int add(struct run *u, const struct sp_record *rec, enum un_action action
 		b->spaces[b->n_spaces++] = hold;
 	}
 	bool full = b->n == UN_BATCH_ITEMS || b->bytes >= UN_BATCH_BYTES;
-	return full ? un_pool_submit(u->pool, err) : 0;
+	return full ? submit(u, err) : 0;
 }
 
 /* perf keeps everything in memory until a round ends: end one where the input does not. All that
@@ -190,7 +209,7 @@ static int add_round(struct run *u, const struct sp_record *rec, struct sp_err *
 	struct un_batch *b = un_pool_batch(u->pool);
 	b->items[b->n++] = (struct un_item){.rec = {.raw = bytes, .size = sizeof bytes}};
 	b->flush = true;
-	return un_pool_submit(u->pool, err);
+	return submit(u, err);
 }
 
 static uint64_t coarse_ms(void)
@@ -211,7 +230,7 @@ static int on_round(struct run *u, const struct sp_record *rec, struct sp_err *e
 		return rc;
 	u->flushed_ms = now;
 	un_pool_batch(u->pool)->flush = true;
-	return un_pool_submit(u->pool, err);
+	return submit(u, err);
 }
 
 /* --- records --- */
@@ -413,7 +432,7 @@ static int finish(struct run *u, struct sp_err *err)
 
 static int start(struct run *u, struct sp_err *err)
 {
-	int rc = sp_reader_open(&u->r, u->o->input, 0, err);
+	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE, err);
 	if (rc < 0)
 		return rc;
 	rc = sp_writer_new(&u->w, u->o->out_fd, u->o->out_name, u->o->as_file, err);

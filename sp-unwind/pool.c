@@ -29,6 +29,7 @@ struct un_pool {
 	uint16_t machine;
 	struct slot *slots; /* owned; a ring by sequence number */
 	uint64_t n_slots;
+	bool alone; /* the submitting thread's own */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t work, space;
@@ -219,6 +220,11 @@ void un_pool_set_machine(struct un_pool *p, uint16_t machine)
 		p->threads[i].worker->machine = machine;
 }
 
+void un_pool_set_alone(struct un_pool *p, bool alone)
+{
+	p->alone = alone;
+}
+
 struct un_batch *un_pool_batch(struct un_pool *p)
 {
 	/* Only the submitting thread changes n_submitted, and the slot is free: see submit. */
@@ -241,7 +247,11 @@ int un_pool_submit(struct un_pool *p, struct sp_err *err)
 	bool flush = un_pool_batch(p)->flush;
 	pthread_mutex_lock(&p->lock);
 	p->slots[p->n_submitted++ % p->n_slots].state = FILLED;
-	pthread_cond_signal(&p->work);
+	if (p->alone)
+		while (p->n_taken < p->n_submitted)
+			work_one(p, p->threads[0].worker);
+	else
+		pthread_cond_signal(&p->work);
 	bool busy = p->n_submitted - p->n_taken > 1;
 	/* The next batch to fill must be free before its slot is lent out; and without another
 	 * thread, what must reach the next stage is this one's work. */

@@ -2,7 +2,11 @@
  * whoever finishes the next batch in line writes it. Memory is bounded by the number of batches:
  * when all are on their way, the submitting thread computes too instead of waiting. It is one of
  * the workers: N of them are N threads, and with one there are no others. Threads start when
- * batches wait for them. */
+ * batches wait for them.
+ *
+ * Of a live stream one thread easily keeps up, and to wake others for it costs more than they take
+ * over, most of it to move the samples from one CPU's caches into another's: the submitting thread
+ * can be told to do all of it alone. */
 #ifndef SP_UNWIND_POOL_H
 #define SP_UNWIND_POOL_H
 
@@ -20,6 +24,8 @@ void un_pool_free(struct un_pool *p);
 void un_pool_set_machine(struct un_pool *p, uint16_t machine);
 /* The batch to fill; the same until it is submitted. */
 struct un_batch *un_pool_batch(struct un_pool *p);
+/* Whether the submitting thread is to compute what it submits from now on itself. */
+void un_pool_set_alone(struct un_pool *p, bool alone);
 /* Hand the batch over, and have the next one free. An error of any worker or of writing is
  * returned here and by every later call. */
 int un_pool_submit(struct un_pool *p, struct sp_err *err);

@@ -301,6 +301,21 @@ END
 	chain folded folded --holding ';hot$' --samples 50 --min 99 --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$'
 }
 
+@test "sp-unwind's pipe has memory beside it; behind another reader the same comes through the pipe" {
+	# The program runs once the offer is taken; the other reader makes none.
+	until_offer='until grep -q "offers memory for the samples" log; do sleep 0.05; done; exec "$@"'
+	sp-capture -vv -- sh -c "$until_offer" sh "$SP_PROG/chain-pie" 200 2>log | sp-unwind 2>unwind.log | sp-spool -o p.spool
+	equal "$(grep -c 'offers memory' log)" 1 "offers taken"
+	sp-capture -vv -- "$SP_PROG/chain-pie" 200 2>log2 | cat | sp-unwind 2>unwind2.log | sp-spool -o p2.spool
+	equal "$(grep -c 'offers memory' log2)" 0 "offers behind cat"
+	for which in '' 2; do
+		sent=$(sed -nE 's/^sp-capture: ([0-9]+) samples.*/\1/p' "log$which")
+		equal "$(stat_of "p$which.spool" samples)" "$sent" "samples of p$which.spool"
+		sp-sym --format=folded "p$which.spool" >folded
+		chain folded folded --holding ';hot$' --samples 50 --min 99 --chain ';_start;.*;main;alpha;beta;gamma_fn;hot$'
+	done
+}
+
 @test "sp-capture -o FILE.spool runs the rest of the pipeline itself" {
 	sp-capture -o p.spool -- "$SP_PROG/chain-pie" 200
 	sp-sym --format=folded p.spool >folded

@@ -85,8 +85,13 @@ void sp_chunk_hold(struct sp_chunk *c)
 
 void sp_chunk_release(struct sp_chunk *c)
 {
-	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1 || !c->pool)
+	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	if (!c->pool) {
+		if (c->gone)
+			c->gone(c);
+		return;
+	}
 	struct sp_chunk_pool *p = c->pool;
 	pthread_mutex_lock(&p->lock);
 	p->n_out--;

@@ -18,9 +18,10 @@ struct sp_chunk_pool;
 struct sp_chunk {
 	_Atomic uint32_t refs;
 	uint32_t n_queued;          /* the reader's own: entries of its queue that lie here */
-	struct sp_chunk_pool *pool; /* NULL: mapped memory, freed by its owner */
+	struct sp_chunk_pool *pool; /* NULL: other memory, freed by its owner */
 	struct sp_chunk *next;      /* in the pool's free list */
-	uint8_t *data;              /* SP_CHUNK_BYTES, page-aligned */
+	uint8_t *data;              /* of the pool: SP_CHUNK_BYTES, page-aligned */
+	void (*gone)(struct sp_chunk *c); /* without a pool: called with the last reference, or NULL */
 };
 
 struct sp_chunk_pool *sp_chunk_pool_new(void);

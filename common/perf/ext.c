@@ -9,6 +9,7 @@ static const char magic[8] = {'S', 'T', 'K', 'P', 'U', 'L', 'S', 'E'};
 
 #define OBJECT_HEAD 76 /* bytes of an object's payload before its path */
 #define CONTENT_HEAD 40 /* of the hash of a file's content */
+#define SHARED_BYTES 16u
 #define JOIN_MAX ((size_t)512 << 20)
 #define JOIN_OPEN_MAX 64 /* objects under way at once */
 
@@ -43,6 +44,20 @@ int sp_ext_parse(const struct sp_record *rec, struct sp_ext *out, struct sp_err 
 	return 1;
 }
 
+/* Of a record that is zero so far. */
+static void put_head(uint8_t *p, size_t size, const struct sp_ext *e)
+{
+	sp_put32(p, SP_PERF_HEADER_EVENT_TYPE);
+	sp_put16(p + 6, (uint16_t)size);
+	memcpy(p + 8, magic, sizeof magic);
+	sp_put16(p + 16, SP_EXT_VERSION);
+	sp_put16(p + 18, e->kind);
+	sp_put32(p + 20, e->payload_bytes);
+	sp_put64(p + 24, e->object);
+	sp_put64(p + 32, e->offset);
+	sp_put64(p + 40, e->total);
+}
+
 void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, uint64_t offset,
 			uint64_t total, const void *part, size_t part_size)
 {
@@ -52,15 +67,12 @@ void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t obje
 	uint8_t *p = sp_buf_zero(out, size);
 	if (!p)
 		return;
-	sp_put32(p, SP_PERF_HEADER_EVENT_TYPE);
-	sp_put16(p + 6, (uint16_t)size);
-	memcpy(p + 8, magic, sizeof magic);
-	sp_put16(p + 16, SP_EXT_VERSION);
-	sp_put16(p + 18, (uint16_t)kind);
-	sp_put32(p + 20, (uint32_t)part_size);
-	sp_put64(p + 24, object);
-	sp_put64(p + 32, offset);
-	sp_put64(p + 40, total);
+	put_head(p, size,
+		 &(struct sp_ext){.kind = (uint16_t)kind,
+				  .object = object,
+				  .offset = offset,
+				  .total = total,
+				  .payload_bytes = (uint32_t)part_size});
 	if (part_size)
 		memcpy(p + SP_EXT_HEAD, part, part_size);
 }
@@ -94,6 +106,30 @@ int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload
 	} while (rc == 0 && at < size);
 	sp_buf_deinit(&one);
 	return rc;
+}
+
+void sp_ext_shared_encode(uint8_t out[SP_EXT_MIN], const struct sp_ext_shared *x)
+{
+	memset(out, 0, SP_EXT_MIN);
+	put_head(out, SP_EXT_MIN,
+		 &(struct sp_ext){.kind = SP_EXT_SHARED,
+				  .total = SHARED_BYTES,
+				  .payload_bytes = SHARED_BYTES});
+	sp_put32(out + SP_EXT_HEAD, x->slot);
+	sp_put32(out + SP_EXT_HEAD + 4, x->offset);
+	sp_put32(out + SP_EXT_HEAD + 8, x->bytes);
+}
+
+bool sp_ext_shared_decode(struct sp_ext_shared *x, const struct sp_record *rec)
+{
+	struct sp_ext e;
+	if (sp_ext_parse(rec, &e, NULL) != 1 || e.kind != SP_EXT_SHARED ||
+	    e.payload_bytes < SHARED_BYTES || e.payload_bytes != e.total)
+		return false;
+	*x = (struct sp_ext_shared){.slot = sp_get32(e.payload),
+				    .offset = sp_get32(e.payload + 4),
+				    .bytes = sp_get32(e.payload + 8)};
+	return true;
 }
 
 const char *sp_ext_value(const uint8_t *payload, size_t size, const char *key, size_t *len)

@@ -31,7 +31,9 @@
  *           what the sample of the event offcpu-time with this time, pid and tid cannot say. state:
  *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run), or
  *           SP_WAIT_STATE_UNKNOWN. waker 0: an interrupt, or not known
- * CONTENT   what identifies a mapped file without build-id: struct sp_ext_content's encoding */
+ * CONTENT   what identifies a mapped file without build-id: struct sp_ext_content's encoding
+ * SHARED    u32 slot, u32 offset, u32 bytes, u32 0: whole records stand here, but lie in memory that
+ *           the reader offered (share.h); the reader gives them, and not this */
 enum sp_ext_kind {
 	SP_EXT_START = 1,
 	SP_EXT_EXEC = 2,
@@ -43,6 +45,7 @@ enum sp_ext_kind {
 	SP_EXT_STACK_TAIL = 8,
 	SP_EXT_WAIT = 9,
 	SP_EXT_CONTENT = 10,
+	SP_EXT_SHARED = 11,
 };
 
 /* perf events tell of a thread that it was switched away from, and no more. */
@@ -60,6 +63,15 @@ struct sp_ext {
  * (text: by new keys); a record of another version has kind 0, which is to be counted and skipped
  * like every unknown kind. */
 int sp_ext_parse(const struct sp_record *rec, struct sp_ext *out, struct sp_err *err);
+
+/* Where records lie that stand at a place in the stream. */
+struct sp_ext_shared {
+	uint32_t slot, offset, bytes;
+};
+/* Into a whole record of SP_EXT_MIN bytes. */
+void sp_ext_shared_encode(uint8_t out[SP_EXT_MIN], const struct sp_ext_shared *x);
+/* Whether the record says so. */
+bool sp_ext_shared_decode(struct sp_ext_shared *x, const struct sp_record *rec);
 
 /* Write payload as one record or as fragments; object numbers are the writer's own sequence. */
 int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload, size_t size,

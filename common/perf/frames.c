@@ -1,6 +1,7 @@
 /* From bytes to records in input order: framing, expansion, byte order, what follows a record. */
 #include <string.h>
 
+#include "perf/ext.h"
 #include "perf/reader_priv.h"
 #include "perf/swap.h"
 
@@ -212,6 +213,22 @@ static int cut_in_payload(struct sp_reader *r, const struct frame *f)
 	return 0;
 }
 
+/* Records that lie in memory which we offered to the writer: true when f was the place of such, and
+ * is not to be given. */
+static bool enter_shared(struct sp_reader *r, const struct frame *f)
+{
+	const struct sp_record rec = {
+		.type = SP_PERF_HEADER_EVENT_TYPE, .raw = f->raw, .size = (uint32_t)f->size};
+	struct sp_ext_shared x;
+	if (r->layout.swapped || !sp_ext_shared_decode(&x, &rec))
+		return false;
+	if (!sp_source_enter(&r->src, x.slot, x.offset, x.bytes))
+		sp_reader_complain(r, SP_INPUT_DAMAGED,
+				   "the records at offset %llu lie in memory that is not shared",
+				   (unsigned long long)f->pos);
+	return true;
+}
+
 /* AUX data follows its record, outside of the size that this states. */
 static int skip_aux(struct sp_reader *r, const struct frame *f, struct sp_err *err)
 {
@@ -323,6 +340,8 @@ int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 					return rc;
 				continue;
 			}
+			if (type == SP_PERF_HEADER_EVENT_TYPE && enter_shared(r, f))
+				continue;
 			if (type == SP_PERF_HEADER_TRACING_DATA)
 				return take_tracing_data(r, f, err);
 			if (type == SP_PERF_AUXTRACE) {

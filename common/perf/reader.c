@@ -154,6 +154,8 @@ int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, str
 		sp_reader_close(r);
 		return rc;
 	}
+	if (flags & SP_READER_SHARE)
+		sp_source_share(&r->src);
 	return open_with(out, r, flags, err);
 }
 
@@ -495,4 +497,9 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_
 					   .ino = b->ino};
 	memcpy(out->id, b->id, sizeof out->id);
 	return true;
+}
+
+uint64_t sp_reader_n_waits(const struct sp_reader *r)
+{
+	return r->src.n_waits;
 }

@@ -31,6 +31,7 @@ struct sp_perf_info {
 
 enum sp_reader_flag {
 	SP_READER_UNORDERED = 1, /* give records as they stand in the input, do not order them */
+	SP_READER_SHARE = 2,     /* of a pipe: offer its writer memory for them (share.h) */
 };
 
 /* Open an input: path "-" or NULL reads fd 0. Parses the header, all attrs and features of a file;
@@ -78,6 +79,9 @@ const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, si
  * beyond the last. */
 struct sp_build_id_record; /* writer.h; the path is the reader's until the next record */
 bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out);
+/* How often the next record was waited for: of a live stream, when all that had come was read. A file
+ * is never waited for. */
+uint64_t sp_reader_n_waits(const struct sp_reader *r);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
  * skipped_records (unknown kinds, which are given all the same, AUX data, which is not, and tracing
  * data, whose record is given while its content is the feature of that name), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream

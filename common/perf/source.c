@@ -86,8 +86,51 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 	return 0;
 }
 
+void sp_source_share(struct sp_source *s)
+{
+	if (!s->mapped && !s->share)
+		s->share = sp_share_offer(s->fd);
+}
+
+bool sp_source_enter(struct sp_source *s, uint32_t slot, uint32_t offset, uint32_t bytes)
+{
+	const uint8_t *data;
+	struct sp_chunk *c = s->share && !s->in_share
+				     ? sp_share_piece(s->share, slot, offset, bytes, &data)
+				     : NULL;
+	if (!c)
+		return false;
+	s->behind.at = s->at;
+	s->behind.end = s->end;
+	s->behind.chunk = s->chunk;
+	s->chunk = c;
+	s->at = data;
+	s->end = data + bytes;
+	s->in_share = true;
+	return true;
+}
+
+/* Back to the pipe. The records in shared memory are whole ones. */
+static int leave_share(struct sp_source *s, struct sp_err *err)
+{
+	if (s->at != s->end)
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "cannot read %s: the record at offset %llu goes beyond its "
+				  "shared memory",
+				  s->name, (unsigned long long)s->pos);
+	sp_chunk_release(s->chunk);
+	s->chunk = s->behind.chunk;
+	s->at = s->behind.at;
+	s->end = s->behind.end;
+	s->in_share = false;
+	return 1;
+}
+
 void sp_source_close(struct sp_source *s)
 {
+	if (s->in_share)
+		sp_chunk_release(s->behind.chunk);
+	sp_share_withdraw(s->share);
 	if (!s->mapped)
 		sp_chunk_release(s->chunk);
 	else if (s->name) /* memory that was given has no name and no map of ours */
@@ -99,7 +142,7 @@ void sp_source_close(struct sp_source *s)
 }
 
 /* Wait for input or a signal: 1 to read, 0 to stop. */
-static int wait_for_input(const struct sp_source *s)
+static int wait_for_input(struct sp_source *s)
 {
 	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN},
 			      {.fd = sp_stop_fd(), .events = POLLIN}};
@@ -107,6 +150,9 @@ static int wait_for_input(const struct sp_source *s)
 		return 0;
 	if (p[1].fd < 0 || sp_stop_level() > 0)
 		return 1; /* nobody to tell us, or told already: read() waits by itself */
+	if (poll(p, 2, 0) > 0)
+		return sp_stop_level() > 1 ? 0 : 1;
+	s->n_waits++;
 	while (poll(p, 2, -1) < 0 && errno == EINTR)
 		if (sp_stop_level() > 1)
 			return 0;
@@ -166,9 +212,9 @@ int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
 	if (s->limit - s->pos < n)
 		return 0;
 	while ((size_t)(s->end - s->at) < n) {
-		if (s->mapped || s->ended)
+		if (!s->in_share && (s->mapped || s->ended))
 			return 0;
-		int rc = read_more(s, err);
+		int rc = s->in_share ? leave_share(s, err) : read_more(s, err);
 		if (rc <= 0)
 			return rc;
 	}

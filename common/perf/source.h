@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "perf/chunk.h"
+#include "perf/share.h"
 
 struct sp_source {
 	bool mapped, ended;
@@ -16,6 +17,13 @@ struct sp_source {
 	const uint8_t *at, *end; /* bytes in hand, in chunk */
 	struct sp_chunk *chunk;  /* held */
 	struct sp_chunk_pool *pool;
+	struct sp_share *share; /* owned; NULL: no memory is offered to the writer */
+	struct {                /* what goes on behind the shared bytes that are in hand */
+		const uint8_t *at, *end;
+		struct sp_chunk *chunk; /* held */
+	} behind;
+	bool in_share;
+	uint64_t n_waits; /* how often there was nothing to read */
 	uint64_t drop_at, dropped; /* when a map's pages behind are given back, and up to where */
 	struct sp_map_file map;
 	struct sp_chunk map_chunk;
@@ -27,6 +35,11 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 /* For tests and fuzzers: bytes in memory as if they were a mapped file. */
 void sp_source_memory(struct sp_source *s, const void *data, size_t size);
 void sp_source_close(struct sp_source *s);
+/* Offer memory to the writer of a pipe (share.h), where that can be. */
+void sp_source_share(struct sp_source *s);
+/* Go on in shared memory, and behind it where the source stands now: false when there is no such
+ * place. */
+bool sp_source_enter(struct sp_source *s, uint32_t slot, uint32_t offset, uint32_t bytes);
 
 /* Have n bytes (at most 65535 of a pipe) in place at s->at: 1; 0 when the input ends before. */
 int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err);

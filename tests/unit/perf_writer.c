@@ -344,7 +344,7 @@ static void test_golden(void)
 	       "an embedded object has the bytes of version 1");
 	tap_ok(SP_EXT_EXEC == 2 && SP_EXT_RUNTIME == 3 && SP_EXT_OBJECT == 4 && SP_EXT_LOSS == 5 &&
 		       SP_EXT_COUNTERS == 6 && SP_EXT_END == 7 && SP_EXT_STACK_TAIL == 8 && SP_EXT_WAIT == 9 &&
-		       SP_EXT_CONTENT == 10,
+		       SP_EXT_CONTENT == 10 && SP_EXT_SHARED == 11,
 	       "kinds have the numbers of version 1");
 	sp_buf_deinit(&b);
 }
