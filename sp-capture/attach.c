@@ -399,7 +399,7 @@ int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err)
 	if (!cap_procs_get(&s->emit.procs, pid))
 		return sp_err_nomem(err);
 	s->n_threads = 1;
-	cap_emit_cmdline_add(&s->emit, pid, s->o->command);
+	cap_cmdlines_give(&s->emit.cmdlines, pid, s->o->command);
 	return root_add(s, pid, err);
 }
 

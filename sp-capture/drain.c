@@ -30,8 +30,8 @@ static void note_execs(struct cap_session *s, const struct cap_ring *r, size_t n
 		const struct cap_entry *en = &r->queue[i];
 		if (en->type == PERF_RECORD_COMM && en->size >= 24 &&
 		    (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC))
-			cap_emit_cmdline_read(&s->emit, (int32_t)cap_ring_u64(r, en->pos + 8),
-					      en->time_ns);
+			cap_cmdlines_read(&s->emit.cmdlines, (int32_t)cap_ring_u64(r, en->pos + 8),
+					  en->time_ns);
 	}
 }
 
@@ -72,7 +72,9 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
 	uint64_t fill = 0;
-	int found = 0;
+	int found = cap_execs_read(&s->execs, &s->emit.cmdlines, err);
+	if (found < 0)
+		return found;
 	if (s->bpf)
 		look_at_programs(s, now);
 	for (size_t i = 0; i < s->n_rings; i++) {
@@ -98,6 +100,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		emit_one(s, at);
 		cap_emit_round(&s->emit, s->rings, false);
 	}
+	cap_cmdlines_expire(&s->emit.cmdlines, limit);
 	cap_embed_pump(&s->embed, CAP_PUMP_BYTES);
 	cap_emit_round(&s->emit, s->rings, all);
 	cap_output_push(s->out); /* it lay in the rings */

@@ -18,7 +18,6 @@
 /* Offsets in ring records (include/uapi/linux/perf_event.h, with our sample type). */
 enum {
 	AT_ID = 8,
-	AT_PID = 24,
 	AT_CHAIN_COUNT = 56,
 	AT_CHAIN = 64,
 };
@@ -38,9 +37,7 @@ void cap_emit_deinit(struct cap_emit *e)
 	sp_map64_deinit(&e->kernel_ips);
 	sp_buf_deinit(&e->scratch);
 	sp_buf_deinit(&e->text);
-	for (size_t i = 0; i < e->n_cmdlines; i++)
-		sp_buf_deinit(&e->cmdlines[i].args);
-	free(e->cmdlines);
+	cap_cmdlines_deinit(&e->cmdlines);
 	sp_map64_deinit(&e->late_of);
 	free(e->late_ids);
 	free(e->dead_ids);
@@ -241,7 +238,7 @@ bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_i
 uint64_t cap_emit_stack_used(struct cap_emit *e, const struct cap_ring *r,
 			     const struct cap_entry *en, const struct cap_layout *l, uint64_t sp)
 {
-	uint64_t task = cap_ring_u64(r, en->pos + AT_PID);
+	uint64_t task = cap_ring_u64(r, en->pos + CAP_AT_PID);
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
 	uint64_t end = cap_stacks_end(&e->stacks, pid, tid, sp, en->time_ns);
 	uint64_t used = cap_stack_used(l->copied, sp, end);
@@ -261,7 +258,7 @@ static void emit_sample(struct cap_emit *e, const struct cap_ring *r, const stru
 			size_t cpu_index)
 {
 	struct cap_layout l;
-	uint64_t used = 0, task = cap_ring_u64(r, en->pos + AT_PID);
+	uint64_t used = 0, task = cap_ring_u64(r, en->pos + CAP_AT_PID);
 	int32_t pid = (int32_t)task, tid = (int32_t)(task >> 32);
 	if (e->n_late && cap_emit_is_copy(e, cap_ring_u64(r, en->pos + AT_ID), tid, cpu_index))
 		return;
@@ -392,7 +389,7 @@ static uint32_t least_size(uint32_t type)
 /* A record of a process that nobody asked for. */
 static bool is_stranger(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
 {
-	uint64_t at = en->type == PERF_RECORD_SAMPLE ? AT_PID : en->size - SP_SAMPLE_ID_BYTES;
+	uint64_t at = en->type == PERF_RECORD_SAMPLE ? CAP_AT_PID : en->size - SP_SAMPLE_ID_BYTES;
 	return !cap_procs_find(&e->procs, (int32_t)cap_ring_u64(r, en->pos + at));
 }
 

@@ -5,6 +5,7 @@
 #define CAP_EMIT_H
 
 #include "base/counters.h"
+#include "cmdlines.h"
 #include "output.h"
 #include "perf/ext.h"
 #include "procs.h"
@@ -18,14 +19,6 @@
 struct cap_loss {
 	uint64_t from_ns, to_ns, count; /* not told to the stream yet */
 	uint64_t throttled_ns;          /* since when the kernel throttles, 0 = it does not */
-};
-
-/* A command line read as soon as its exec was seen in a ring, for the exec marker that leaves
- * later: short processes are gone by then. */
-struct cap_cmdline {
-	int32_t pid;
-	uint64_t time_ns;   /* of the exec; 0 = the pid's next one */
-	struct sp_buf args; /* owned; NUL-separated */
 };
 
 struct cap_emit {
@@ -43,8 +36,7 @@ struct cap_emit {
 	size_t n_cpus;
 	size_t n_born;                /* threads and processes that were born */
 	uint64_t n_dropped;           /* samples that the blocks had no room for */
-	struct cap_cmdline *cmdlines; /* owned; few: those of execs that wait in the rings */
-	size_t n_cmdlines, cap_cmdlines;
+	struct cap_cmdlines cmdlines;
 	bool kernel_frames, follow;
 	bool known_only;     /* the kernel follows children though nobody asked: leave them out */
 	bool all_side_band;  /* that of other processes comes too: leave it out */
@@ -121,10 +113,6 @@ bool cap_emit_loss(struct cap_emit *e, uint64_t from_ns, uint64_t to_ns, uint32_
 void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint64_t to_ns,
 		   uint64_t count);
 
-/* Read the command line of an exec that was seen just now; or give one that is known. */
-void cap_emit_cmdline_read(struct cap_emit *e, int32_t pid, uint64_t time_ns);
-void cap_emit_cmdline_add(struct cap_emit *e, int32_t pid, char *const *args);
-
 /* The exec marker of q, with its command line. */
 void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
 
@@ -150,6 +138,8 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 void cap_emit_round(struct cap_emit *e, const struct cap_ring *rings, bool always);
 
 /* --- the pure part --- */
+
+#define CAP_AT_PID 24u /* offset of pid and tid in a sample */
 
 /* Where a sample's parts lie, from its start; all within size. */
 struct cap_layout {

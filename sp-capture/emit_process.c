@@ -14,9 +14,7 @@
 #include "tasks.h"
 
 #define MAPS_MAX (64u << 20)
-#define CMDLINE_MAX (60u << 10)
 #define MANY_THREADS 32u /* born in one process: short ones, it seems */
-#define MAX_CMDLINES 1024u
 
 /* Offset in an MMAP record, as CAP_AT_MMAP2_PATH in an MMAP2 record. */
 #define MMAP_FIXED 40u
@@ -178,68 +176,10 @@ int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, stru
 
 /* --- exec --- */
 
-static struct cap_cmdline *cmdline_new(struct cap_emit *e)
-{
-	if (e->n_cmdlines == MAX_CMDLINES) /* their exec markers never came */
-		while (e->n_cmdlines)
-			sp_buf_deinit(&e->cmdlines[--e->n_cmdlines].args);
-	return SP_PUSH(&e->cmdlines, &e->n_cmdlines, &e->cap_cmdlines);
-}
-
-void cap_emit_cmdline_read(struct cap_emit *e, int32_t pid, uint64_t time_ns)
-{
-	char path[40];
-	struct cap_cmdline *c = cmdline_new(e);
-	if (!c)
-		return;
-	c->pid = pid;
-	c->time_ns = time_ns;
-	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-	if (sp_file_read(path, CMDLINE_MAX, &c->args, NULL) < 0 && c->args.len > CMDLINE_MAX)
-		c->args.len = CMDLINE_MAX;
-}
-
-void cap_emit_cmdline_add(struct cap_emit *e, int32_t pid, char *const *args)
-{
-	struct cap_cmdline *c = cmdline_new(e);
-	if (!c)
-		return;
-	c->pid = pid;
-	for (; *args && c->args.len < CMDLINE_MAX; args++) {
-		sp_buf_str(&c->args, *args);
-		sp_buf_u8(&c->args, 0);
-	}
-	if (c->args.len > CMDLINE_MAX)
-		c->args.len = CMDLINE_MAX;
-}
-
-/* The command line that was read for this exec, out of the list; an empty buffer when none. */
-static struct sp_buf cmdline_take(struct cap_emit *e, int32_t pid, uint64_t time_ns)
-{
-	struct sp_buf args = {0};
-	for (size_t i = 0; i < e->n_cmdlines; i++) {
-		struct cap_cmdline *c = &e->cmdlines[i];
-		if (c->pid != pid || (c->time_ns && c->time_ns != time_ns))
-			continue;
-		if (args.len)
-			sp_buf_deinit(&c->args);
-		else
-			args = c->args;
-		*c = e->cmdlines[--e->n_cmdlines];
-		i--;
-	}
-	return args;
-}
-
 void cap_emit_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 {
 	uint8_t head[16];
-	struct sp_buf args = cmdline_take(e, q->pid, time_ns);
-	if (!args.len) {
-		cap_emit_cmdline_read(e, q->pid, time_ns);
-		sp_buf_deinit(&args);
-		args = cmdline_take(e, q->pid, time_ns);
-	}
+	struct sp_buf args = cap_cmdlines_take(&e->cmdlines, q->pid, time_ns);
 	q->args_say_perf = cap_is_python_perf((const char *)args.data, args.len);
 	sp_put64(head, time_ns);
 	sp_put32(head + 8, (uint32_t)q->pid);

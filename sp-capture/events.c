@@ -421,6 +421,25 @@ int cap_sampler_pin(int32_t tid)
 	return (int)syscall(SYS_perf_event_open, &a, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
+int cap_sampler_execs(const struct cap_sampler *s, uint32_t cpu, uint64_t tracepoint,
+		      uint32_t stack_bytes)
+{
+	struct perf_event_attr a = {.type = PERF_TYPE_TRACEPOINT,
+				    .size = sizeof a,
+				    .config = tracepoint,
+				    .sample_period = 1,
+				    .sample_type = CAP_SAMPLE_TYPE,
+				    .sample_id_all = 1,
+				    .sample_regs_user = CAP_REGS,
+				    .sample_stack_user = stack_bytes,
+				    .exclude_callchain_kernel = 1,
+				    .exclude_callchain_user = 1,
+				    .use_clockid = 1,
+				    .clockid = CLOCK_MONOTONIC,
+				    .wakeup_events = 1};
+	return cpu_event_open(s, &a, cpu);
+}
+
 int cap_sampler_pulse(uint32_t cpu)
 {
 	struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE,

@@ -111,6 +111,12 @@ int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_b
  * short commands got 3 samples/s instead of 80 (Linux 6.18, perf_event_context_sched_out). */
 int cap_sampler_pin(int32_t tid);
 
+/* Execs on a CPU, by the number of their tracepoint, with registers and the first stack_bytes of
+ * the new program's stack, laid out as samples are; for a ring of its own, that is readable as soon
+ * as there is one. The descriptor, or -1. */
+int cap_sampler_execs(const struct cap_sampler *s, uint32_t cpu, uint64_t tracepoint,
+		      uint32_t stack_bytes);
+
 /* A counter that goes on as long as a CPU is there, and stands still for good when that went away,
  * as all its events do; or -1. */
 int cap_sampler_pulse(uint32_t cpu);

@@ -20,13 +20,11 @@ static void emit_final_losses(struct cap_session *s)
 	if (!s->sampler.has_lost || s->bpf)
 		return;
 	for (size_t i = 0; i < s->n_cpus; i++) {
-		uint64_t truth = cap_attach_lost(s, i);
-		struct cap_ring *r = &s->rings[i];
-		uint64_t told =
-			r->lost + (s->n_rings > s->n_cpus ? s->rings[s->n_cpus + i].lost : 0);
-		if (truth <= told)
-			continue;
-		cap_emit_lost(&s->emit, i, r->last_ns, s->end_ns, truth - told);
+		uint64_t truth = cap_attach_lost(s, i), told = 0;
+		for (size_t at = i; at < s->n_rings; at += s->n_cpus)
+			told += s->rings[at].lost;
+		if (truth > told)
+			cap_emit_lost(&s->emit, i, s->rings[i].last_ns, s->end_ns, truth - told);
 	}
 }
 
@@ -38,7 +36,7 @@ static void emit_counters(struct cap_session *s)
 	sp_count(c, SP_C_samples, 0);
 	sp_count(c, SP_C_sample_events, 0);
 	sp_count(c, SP_C_kernel_enabled, s->sampler.kernel_frames);
-	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->grow.start_bytes);
+	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->ring_bytes);
 	sp_count(c, SP_C_maximum_ring_buffer_bytes, s->ring_bytes);
 	sp_buf_str(&b, "stage sp-capture\n");
 	for (unsigned i = 0; i < SP_N_COUNTERS; i++)
@@ -89,7 +87,6 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err)
 	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();
-	cap_grow_end(s);
 	int rc = cap_session_drain(s, true, err);
 	if (rc < 0)
 		return rc;

@@ -32,13 +32,13 @@ static bool reader_is_dead(const struct pollfd *p)
 }
 
 struct watch {
-	struct pollfd *fds; /* owned: stop, output, rings, roots, control */
+	struct pollfd *fds; /* owned: stop, output, rings, roots, execs, control */
 	size_t n;
 };
 
 static int watch_init(struct watch *w, const struct cap_session *s, struct sp_err *err)
 {
-	size_t n = 3 + s->n_rings + s->n_roots;
+	size_t n = 3 + s->n_rings + s->n_roots + s->execs.n;
 	struct pollfd *fds = calloc(n, sizeof *fds);
 	if (!fds)
 		return sp_err_nomem(err);
@@ -54,16 +54,41 @@ static int watch_init(struct watch *w, const struct cap_session *s, struct sp_er
 	for (size_t i = 0; i < s->n_roots; i++)
 		w->fds[2 + s->n_rings + i] =
 			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
+	for (size_t i = 0; i < s->execs.n; i++)
+		w->fds[w->n - 2 - i] =
+			(struct pollfd){.fd = s->execs.rings[i].fd, .events = POLLIN};
 	return 0;
 }
 
-static void sleep_for(struct watch *w, uint64_t ns)
+static int wait_until(struct watch *w, uint64_t end_ns)
 {
+	uint64_t now = cap_now_ns(), ns = end_ns > now ? end_ns - now : 0;
 	struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000),
 			      .tv_nsec = (long)(ns % 1000000000)};
-	if (ppoll(w->fds, w->n, &ts, NULL) < 0)
-		for (size_t i = 0; i < w->n; i++)
-			w->fds[i].revents = 0;
+	int n = ppoll(w->fds, w->n, &ts, NULL);
+	for (size_t i = 0; n < 0 && i < w->n; i++)
+		w->fds[i].revents = 0;
+	return n;
+}
+
+/* Until the time is over or there is something to do. An exec alone has its arguments taken, which
+ * will not be there for long; nothing else is due by it. */
+static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
+{
+	uint64_t end_ns = cap_now_ns() + ns;
+	int n, n_execs;
+	do {
+		n = wait_until(w, end_ns);
+		n_execs = 0;
+		for (size_t i = 0; n > 0 && i < s->execs.n; i++) {
+			struct pollfd *p = &w->fds[w->n - 2 - i];
+			n_execs += p->revents != 0;
+			if (p->revents & ~POLLIN)
+				p->fd = -1; /* its CPU is away */
+		}
+		if (n_execs)
+			cap_execs_read(&s->execs, &s->emit.cmdlines, NULL); /* the drain, too */
+	} while (n > 0 && n == n_execs && cap_now_ns() < end_ns);
 }
 
 /* Whether there is anybody left to record. */
@@ -218,7 +243,7 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 		uint64_t now = cap_now_ns();
 		if (sp_stop_level() > 0 || time_is_over(s, now))
 			break;
-		sleep_for(&w, next_sleep(s, interval, now));
+		sleep_for(s, &w, next_sleep(s, interval, now));
 		rc = cap_session_drain(s, false, err);
 		if (rc < 0)
 			break;
@@ -232,8 +257,6 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 		if (rc < 0 || targets_gone(s, &w))
 			break;
 		cap_recover(s, false);
-		if (cap_grow_step(s, now) && (rc = watch_init(&w, s, err)) < 0)
-			break;
 		if (now - swept >= SWEEP_NS) {
 			every_second(s);
 			swept = now;

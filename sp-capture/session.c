@@ -129,32 +129,23 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	if (!s->bpf_lost)
 		return sp_err_nomem(err);
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
-	s->ring_bytes = s->grow.start_bytes = s->grow.wanted = s->rings[s->n_cpus].size;
+	s->ring_bytes = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, s->n_cpus, &s->sampler, &side, 8, err);
 	return rc < 0 || s->o->all ? rc : cap_attach_side_band(s, err);
 }
 
-void cap_session_pace(struct cap_session *s)
+/* How often the rings are looked at, from their size. Each look wakes all stages; whatever comes
+ * between two looks, a ring that is half full wakes the loop. */
+static void set_pace(struct cap_session *s)
 {
 	uint64_t fill_ns = s->ring_bytes / cap_sample_bytes(s->o->stack_bytes) * 1000000000 /
 			   s->sampler.rate_hz;
-	/* Each look wakes all stages: as few as a ring that may grow allows. Whatever comes between
-	 * two looks, a ring that is half full wakes the loop. */
-	s->interval_ns = fill_ns / (s->ring_bytes < s->grow.wanted ? 3 : 6);
+	s->interval_ns = fill_ns / 6;
 	if (s->interval_ns < MIN_INTERVAL_NS)
 		s->interval_ns = MIN_INTERVAL_NS;
 	if (s->interval_ns > MAX_INTERVAL_NS)
 		s->interval_ns = MAX_INTERVAL_NS;
-}
-
-/* How many events the attach will open, about. */
-static size_t events_expected(const struct cap_session *s)
-{
-	size_t n = s->o->n_tids + (s->o->command != NULL);
-	for (size_t i = 0; i < s->o->n_pids; i++)
-		n += cap_task_count(s->o->pids[i]);
-	return n * s->kernel.n_cpus;
 }
 
 static int open_rings(struct cap_session *s, struct sp_err *err)
@@ -163,34 +154,26 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	s->n_cpus = s->kernel.n_cpus;
 	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
 	s->n_rings = s->bpf ? s->n_cpus + 1 : s->n_fds;
-	s->rings = calloc(s->n_cpus * 2, sizeof *s->rings);
+	s->rings = calloc(s->n_rings, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
 		return sp_err_nomem(err);
-	for (size_t i = 0; i < s->n_cpus * 2; i++)
+	for (size_t i = 0; i < s->n_rings; i++)
 		s->rings[i].fd = -1;
 	if (s->bpf)
 		return open_bpf_rings(s, err);
-	s->grow.wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
-				       s->kernel.page_bytes);
-	/* Where a budget limits the rings, what is asked for first is what one gets. */
-	bool is_free = geteuid() == 0 || s->kernel.paranoid == -1;
-	size_t start = s->grow.wanted;
-	if (is_free && !o->ring_bytes && !o->all && s->n_rings == s->n_cpus)
-		start = cap_grow_start(start, o->stack_bytes, events_expected(s));
-	s->ring_bytes = start;
+	size_t wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
+				      s->kernel.page_bytes);
+	s->ring_bytes = wanted;
 	int rc = cap_rings_map(s->rings, s->n_rings, &s->sampler, &s->ring_bytes, o->stack_bytes,
 			       err);
 	if (rc < 0)
 		return rc;
 	for (size_t i = s->n_cpus; i < s->n_rings; i++)
 		s->rings[i].of_switches = true;
-	s->grow.start_bytes = s->ring_bytes;
-	if (s->ring_bytes < start) {
-		cap_rings_say_smaller(&s->kernel, s->ring_bytes, s->grow.wanted);
-		s->grow.wanted = s->ring_bytes;
-	}
-	cap_session_pace(s);
+	if (s->ring_bytes < wanted)
+		cap_rings_say_smaller(&s->kernel, s->ring_bytes, wanted);
+	set_pace(s);
 	return 0;
 }
 
@@ -319,6 +302,8 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_emit_init(&s->emit, NULL, s->n_cpus, err);
 	if (rc < 0)
 		return rc;
+	if (o->follow || o->all)
+		cap_execs_open(&s->execs, &s->sampler);
 	s->emit.all_side_band = s->bpf && !o->all;
 	s->emit.waits.stacks_after = s->bpf && cap_bpf_stacks_after(s->bpf);
 	s->emit.waits.min_ns = o->off_min_ns;
@@ -417,9 +402,9 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 
 void cap_session_deinit(struct cap_session *s)
 {
-	cap_grow_end(s);
 	cap_attach_deinit(s);
 	cap_system_deinit(s);
+	cap_execs_close(&s->execs);
 	for (size_t i = 0; s->rings && i < s->n_rings; i++)
 		cap_ring_unmap(&s->rings[i]);
 	free(s->rings);

@@ -6,7 +6,7 @@
 #include "embed.h"
 #include "emit.h"
 #include "events.h"
-#include "grow.h"
+#include "execs.h"
 #include "kernel.h"
 #include "launch.h"
 #include "options.h"
@@ -15,7 +15,6 @@
 #include "system.h"
 
 #define CAP_FILL_FULL 64u
-#define CAP_FILL_GROW 36u /* larger rings are due */
 #define CAP_PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 
 struct cap_control;
@@ -39,15 +38,15 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	/* Owned; one per CPU, then while rings grow those that the events are moved from; or one more
-	 * per CPU for its switches; or with the BPF engine one more: its samples. */
+	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine one more:
+	 * its samples. */
 	struct cap_ring *rings;
 	size_t n_cpus, n_rings, ring_bytes;
 	size_t n_fds; /* of a task: one for each ring of those that are for good */
-	struct cap_grow grow;
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
 	int *side_fds;       /* owned; per CPU, with the BPF engine: side-band of all processes */
+	struct cap_execs execs;
 	struct cap_emit emit;
 	struct cap_embed_state embed;
 	struct cap_output *out;
@@ -147,9 +146,6 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err);
 void cap_session_tell_failure(struct cap_session *s, const struct sp_err *err);
 
 /* --- session.c --- */
-
-/* How often the rings are looked at, from their size. */
-void cap_session_pace(struct cap_session *s);
 
 /* The whole recording of a session that is zero but for o, control and on_tick. cure (400 bytes):
  * what helps against a failure, or "". Returns 0 or an error. */

@@ -33,14 +33,6 @@ int32_t cap_task_process(int32_t tid)
 	return pid;
 }
 
-size_t cap_task_count(int32_t pid)
-{
-	char path[40];
-	struct stat st;
-	snprintf(path, sizeof path, "/proc/%d/task", pid);
-	return stat(path, &st) == 0 && st.st_nlink > 2 ? st.st_nlink - 2 : 0;
-}
-
 /* Whether a thread of the process may be inside of an open(): one that has been let go on is told
  * to be "running", whatever it does. */
 static bool may_be_opening(int32_t pid)

@@ -14,9 +14,6 @@
 /* The process that a thread belongs to; 0 when it is gone. */
 int32_t cap_task_process(int32_t tid);
 
-/* How many threads a process has now; 0 when it is gone. */
-size_t cap_task_count(int32_t pid);
-
 /* Whether a process holds the pipe open that our descriptor fd is an end of. */
 bool cap_task_has_pipe(int32_t pid, int fd);
 /* The same of one that may still be opening it: waits until it is out of its open(). */

@@ -14,7 +14,7 @@
  * unit: sp-capture/output.c
  * unit: sp-capture/procs.c
  * unit: sp-capture/ring.c
- * unit: sp-capture/tasks.c */
+ * unit: sp-capture/tasks.c sp-capture/cmdlines.c */
 #include <stdlib.h>
 #include <string.h>
 

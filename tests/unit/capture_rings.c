@@ -6,7 +6,7 @@
  * unit: sp-capture/output.c
  * unit: sp-capture/procs.c unit: sp-capture/python.c
  * unit: sp-capture/stacks.c
- * unit: sp-capture/tasks.c */
+ * unit: sp-capture/tasks.c sp-capture/cmdlines.c */
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>

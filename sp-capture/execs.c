@@ -1,0 +1,104 @@
+#include "execs.h"
+
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/le.h"
+#include "emit.h"
+
+/* Copied per exec: pointers to arguments and environment, a gap of up to 8 KiB (arch_align_stack),
+ * the arguments. */
+#define STACK_BYTES 16384u
+#define RING_BYTES ((size_t)2 << 20) /* some 120 execs */
+
+static int64_t tracepoint_number(void)
+{
+	static const char *const places[] = {
+		"/sys/kernel/tracing/events/sched/sched_process_exec/id",
+		"/sys/kernel/debug/tracing/events/sched/sched_process_exec/id",
+	};
+	int64_t id = CAP_UNKNOWN;
+	for (size_t i = 0; i < sizeof places / sizeof *places && id < 0; i++)
+		id = cap_number_read(places[i]);
+	return id;
+}
+
+void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s)
+{
+	const struct cap_kernel *k = s->kernel;
+	int64_t id = tracepoint_number();
+	x->rings = id < 0 ? NULL : calloc(k->n_cpus, sizeof *x->rings);
+	for (size_t i = 0; x->rings && i < k->n_cpus; i++) {
+		struct cap_ring *r = &x->rings[i];
+		int fd = cap_sampler_execs(s, k->cpus[i], (uint64_t)id, STACK_BYTES);
+		if (fd < 0 ||
+		    cap_ring_map(r, fd, k->cpus[i], RING_BYTES, k->page_bytes, NULL) < 0) {
+			*r = (struct cap_ring){.fd = fd};
+			x->n = i + 1;
+			cap_execs_close(x);
+			return;
+		}
+		x->n = i + 1;
+	}
+}
+
+void cap_execs_close(struct cap_execs *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		cap_ring_unmap(&x->rings[i]);
+	free(x->rings);
+	sp_buf_deinit(&x->args);
+	*x = (struct cap_execs){0};
+}
+
+bool cap_execs_args(const uint8_t *stack, size_t n, uint64_t sp, size_t word, struct sp_buf *out)
+{
+	if (n < word)
+		return false;
+	uint64_t argc = word == 8 ? sp_get64(stack) : sp_get32(stack);
+	if (argc > n / word - 1)
+		return false;
+	for (uint64_t i = 1; i <= argc; i++) {
+		const uint8_t *p = stack + i * word;
+		uint64_t at = (word == 8 ? sp_get64(p) : sp_get32(p)) - sp;
+		const uint8_t *end = at < n ? memchr(stack + at, 0, n - at) : NULL;
+		if (!end || out->len > CAP_CMDLINE_MAX)
+			return false;
+		sp_buf_add(out, stack + at, (size_t)(end - (stack + at)) + 1);
+	}
+	return !out->failed;
+}
+
+static void take(struct cap_execs *x, const struct cap_ring *r, const struct cap_entry *en,
+		 struct cap_cmdlines *c)
+{
+	struct cap_layout l;
+	uint8_t stack[STACK_BYTES];
+	if (en->type != PERF_RECORD_SAMPLE || !cap_sample_layout(r, en->pos, en->size, &l) ||
+	    !l.regs || !l.copied || l.copied > sizeof stack)
+		return;
+	uint64_t sp = cap_ring_u64(r, en->pos + l.regs + CAP_REG_SP * 8);
+	bool is_32 = cap_ring_u64(r, en->pos + l.regs - 8) == PERF_SAMPLE_REGS_ABI_32;
+	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + CAP_AT_PID);
+	cap_ring_copy(r, en->pos + l.stack, stack, (size_t)l.copied);
+	x->args.len = 0;
+	if (cap_execs_args(stack, (size_t)l.copied, sp, is_32 ? 4 : 8, &x->args))
+		cap_cmdlines_tell(c, pid, en->time_ns, x->args.data, x->args.len);
+	else
+		cap_cmdlines_look(c, pid, en->time_ns);
+}
+
+int cap_execs_read(struct cap_execs *x, struct cap_cmdlines *c, struct sp_err *err)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		struct cap_ring *r = &x->rings[i];
+		int rc = cap_ring_scan(r, err);
+		if (rc < 0)
+			return rc;
+		for (; r->at < r->n; r->at++)
+			take(x, r, &r->queue[r->at], c);
+		cap_ring_release(r);
+	}
+	return 0;
+}
