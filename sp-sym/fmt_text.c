@@ -2,7 +2,8 @@
  * speedscope, the Firefox profiler. They split lines with patterns, so names are made to fit those:
  * no blanks in comm and module, no ';', no "->" in functions (it would split a frame in two), none
  * that begins with a parenthesis (such frames would be dropped). What perf does not tell, the state and the
- * waker of a time off the CPU, stands in a line before its sample that begins with '#': all skip those. */
+ * waker of a time off the CPU, stands in a line behind the sample's first one that begins with '#': all skip
+ * those, but not as the first line of a file. */
 #include <stdlib.h>
 
 #include "base/stop.h"
@@ -155,8 +156,6 @@ static void write_head(const struct view *v, struct out *o, const struct head_te
 		       const struct view_sample *s)
 {
 	const struct view_row *row = &v->rows[s->row];
-	if (row->wait)
-		write_wait(v, o, row);
 	add_head(o, h, row->task);
 	if (s->cpu != UINT32_MAX) {
 		out_char(o, '[');
@@ -169,6 +168,8 @@ static void write_head(const struct view *v, struct out *o, const struct head_te
 	out_add(o, ": ", 2);
 	padded(o, s->weight, 1000000000, ' ');
 	add_head(o, h, v->n_tasks + row->event);
+	if (row->wait)
+		write_wait(v, o, row);
 }
 
 static bool write_stack(const struct view *v, struct out *o, struct pieces *p,

@@ -208,7 +208,7 @@ def read_text(data):
         if not line:
             key = None
         elif line[0] == "#":
-            need(key is None, "a comment inside of a sample")
+            need(key, "a comment outside of a sample")
         elif head and not line[0].isspace():  # stackcollapse-perf.pl's pattern
             pid, tid = (struct.unpack("<i", struct.pack("<I", int(x)))[0] for x in head.groups()[1:])
             need(" " not in head[1] and re.search(r":\s*(\d+)\s+(\S+):\s*$", line), "bad line " + line)
@@ -481,8 +481,8 @@ def waits_of(fmt, data):
             name = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), name)
             add(WORDS[int(bits)], int(tid), name, int(w))
     elif fmt == "text":
-        for state, name, _, tid, w in re.findall(
-                r"^# state: ([^,\n]*)(?:, waker: (\S+) (\d+)/(\d+))?\n\S.*:\s+(\d+) offcpu-time: $", data.decode(), re.M):
+        for w, state, name, _, tid in re.findall(
+                r"^\S.*:\s+(\d+) offcpu-time: \n# state: ([^,\n]*)(?:, waker: (\S+) (\d+)/(\d+))?$", data.decode(), re.M):
             add(state, int(tid or 0), name, int(w))
     elif fmt == "json":
         p = json.loads(data)
