@@ -198,7 +198,7 @@ static void open_input(struct arguments *a)
 		sp_usage_error("standard input is a terminal; name a perf.data file, or write\n"
 			       "  sp-capture -p PID | sp-unwind | sp-spool -o out.spool");
 	int rc = a->run.input ? stat(a->run.input, &st) : fstat(STDIN_FILENO, &st);
-	a->run.input_is_pipe = rc == 0 && !S_ISREG(st.st_mode);
+	a->run.input_is_pipe = rc == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 	if (a->run.input_is_pipe && !a->run.input)
 		sp_pipe_enlarge(STDIN_FILENO);
 	sp_stop_install(a->run.input_is_pipe ? SP_STOP_PIPE : SP_STOP_FIRST);

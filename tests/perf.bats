@@ -111,6 +111,31 @@ identical_to_perf() { # ROOT COMMAND…
 	equal "$(stat_of p.spool samples)" "$(perf_script x.data -F tid | grep -c .)" "samples"
 }
 
+@test "the folder of perf record --threads: all its files, in time order" {
+	perf record -q --threads -F 999 --call-graph dwarf,8192 -o x.data -- "$SP_PROG/threads" 200 >/dev/null 2>perf.log
+	test -f x.data/data.0
+	sp-unwind x.data 2>unwind.log | sp-spool -o p.spool
+	equal "$(stat_of p.spool samples)" "$(perf_script x.data -F tid | grep -c .)" "samples"
+	equal "$(stat_of p.spool out_of_order)" 0 "out of order"
+	sp-unwind -q x.data >u 2>/dev/null
+	perf_script u -F time -G | tr -d ' :' >times
+	sort -c -n times
+	sp-spool -q -o q.spool x.data 2>/dev/null
+	equal "$(stat_of q.spool samples)" "$(stat_of p.spool samples)" "samples of its own chains"
+	largest=$(find x.data -name 'data.*' -printf '%s %p\n' | sort -n | tail -n 1 | cut -d' ' -f2)
+	truncate -s -5 "$largest"
+	run sp-unwind x.data -o cut.data
+	equal "$status" 3
+	[[ $output == *"${largest##*/} ends inside a record"* ]] || fail "$output"
+	rm "$largest"
+	mkfifo "$largest"
+	run sp-unwind x.data -o cut.data
+	equal "$status" 1
+	[[ $output == *"not a regular file"* ]] || fail "$output"
+	run sp-unwind . -o cut.data
+	[[ $output == *"none of perf record --threads"* ]] || fail "$output"
+}
+
 @test "sp-unwind gives the same bytes for every number of workers" {
 	sp-capture -- "$SP_PROG/threads" 200 >stream
 	for j in 1 2 5; do

@@ -27,22 +27,24 @@ uint32_t sp_reader_frame_type(const struct sp_reader *r, const uint8_t *header)
 /* The input has ended where a record should begin or go on. */
 void sp_reader_input_ended(struct sp_reader *r)
 {
-	const struct sp_source *s = &r->src;
+	const struct sp_source *s = &r->in->src;
 	unsigned long long pos = s->pos;
+	bool is_main = r->in == &r->main;
+	const char *it = is_main ? "it" : strrchr(s->name, '/') + 1;
 	if (s->stopped)
 		sp_reader_complain(r, SP_INPUT_CUT,
 				   "reading was stopped by a signal at offset %llu", pos);
 	else if (s->at != s->end && s->pos < s->limit)
-		sp_reader_complain(r, SP_INPUT_CUT, "it ends inside a record, at offset %llu", pos);
+		sp_reader_complain(r, SP_INPUT_CUT, "%s ends inside a record, at offset %llu", it, pos);
 	else if (s->limit != UINT64_MAX && s->pos < s->limit)
 		sp_reader_complain(r, SP_INPUT_CUT,
 				   "it ends at offset %llu, %llu bytes before its data's end", pos,
 				   (unsigned long long)(s->limit - s->pos));
-	else if (!r->layout.is_pipe && r->layout.data.size == 0)
+	else if (is_main && !r->layout.is_pipe && r->layout.data.size == 0)
 		sp_reader_complain(
 			r, SP_INPUT_CUT,
 			"its header gives the data no size: the program that wrote it was killed");
-	if (r->decomp && sp_decomp_rest(r->decomp))
+	if (r->in->decomp && sp_decomp_rest(r->in->decomp))
 		sp_reader_complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
 	if (r->ev.info.is_ours && !r->end_seen)
 		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record",
@@ -52,7 +54,7 @@ void sp_reader_input_ended(struct sp_reader *r)
 /* Features that stand behind the data of a file that came through a pipe. */
 static void read_late_features(struct sp_reader *r)
 {
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	struct sp_file_part part = {.offset = s->pos};
 	struct sp_buf tail = {0};
 	s->limit = UINT64_MAX;
@@ -80,7 +82,7 @@ static uint64_t simpleperf_size(const struct sp_reader *r, const uint8_t *header
 /* Have the next record's header in place; what no record can hold is passed over. */
 static int source_header(struct sp_reader *r, struct sp_err *err)
 {
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	for (;;) {
 		int rc = sp_source_need(s, 8, err);
 		uint64_t skip = rc == 1 ? simpleperf_size(r, s->at) : 0;
@@ -99,7 +101,7 @@ static int source_header(struct sp_reader *r, struct sp_err *err)
 
 static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 {
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	int rc = source_header(r, err);
 	if (rc == 1) {
 		f->size = sp_reader_frame_size(r, s->at);
@@ -136,11 +138,11 @@ static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err
 static void give_up_expanding(struct sp_reader *r, const char *why)
 {
 	sp_reader_complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
-			   (unsigned long long)r->expanding_pos, why);
-	r->expanding = false;
-	r->decomp_broken = true;
-	sp_decomp_free(r->decomp);
-	r->decomp = NULL;
+			   (unsigned long long)r->in->expanding_pos, why);
+	r->in->expanding = false;
+	r->in->decomp_broken = true;
+	sp_decomp_free(r->in->decomp);
+	r->in->decomp = NULL;
 }
 
 /* The next record out of the compressed one under way: 1, or 0 when it is used up. */
@@ -148,7 +150,7 @@ static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *e
 {
 	struct sp_err why;
 	const uint8_t *p;
-	int rc = sp_decomp_peek(r->decomp, 8, &p, &f->chunk, &why);
+	int rc = sp_decomp_peek(r->in->decomp, 8, &p, &f->chunk, &why);
 	if (rc == 1) {
 		f->size = sp_reader_frame_size(r, p);
 		uint32_t type = sp_reader_frame_type(r, p);
@@ -157,16 +159,16 @@ static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *e
 			give_up_expanding(r, "what it holds are no records");
 			return 0;
 		}
-		rc = sp_decomp_peek(r->decomp, f->size, &p, &f->chunk, &why);
+		rc = sp_decomp_peek(r->in->decomp, f->size, &p, &f->chunk, &why);
 	}
 	if (rc == 1) {
 		f->raw = p;
-		f->pos = r->expanding_pos;
-		sp_decomp_take(r->decomp, f->size);
+		f->pos = r->in->expanding_pos;
+		sp_decomp_take(r->in->decomp, f->size);
 		return 1;
 	}
 	if (rc == 0) {
-		r->expanding = false;
+		r->in->expanding = false;
 		return 0;
 	}
 	if (rc == SP_ERR_NOMEM)
@@ -180,7 +182,7 @@ static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t 
 {
 	const uint8_t *data = f->raw + 8;
 	size_t size = f->size - 8;
-	r->expanding_pos = f->pos;
+	r->in->expanding_pos = f->pos;
 	if (type == SP_PERF_COMPRESSED2) { /* u64 data_size; padded behind */
 		uint64_t said = size >= 8 ? sp_get64(data) : UINT64_MAX;
 		if (r->layout.swapped && size >= 8)
@@ -192,17 +194,17 @@ static int begin_expanding(struct sp_reader *r, const struct frame *f, uint32_t 
 		data += 8;
 		size = (size_t)said;
 	}
-	if (r->decomp_broken) {
+	if (r->in->decomp_broken) {
 		sp_count(&r->counters, SP_C_skipped_records, 1);
 		return 0;
 	}
-	if (!r->decomp)
-		r->decomp = sp_decomp_new(r->pool);
-	if (!r->decomp)
+	if (!r->in->decomp)
+		r->in->decomp = sp_decomp_new(r->pool);
+	if (!r->in->decomp)
 		return sp_err_nomem(err);
 	uint64_t limit = r->ev.comp_mmap_len > EXPAND_MIN ? r->ev.comp_mmap_len : EXPAND_MIN;
-	sp_decomp_feed(r->decomp, data, size, limit);
-	r->expanding = true;
+	sp_decomp_feed(r->in->decomp, data, size, limit);
+	r->in->expanding = true;
 	return 0;
 }
 
@@ -222,7 +224,7 @@ static bool enter_shared(struct sp_reader *r, const struct frame *f)
 	struct sp_ext_shared x;
 	if (r->layout.swapped || !sp_ext_shared_decode(&x, &rec))
 		return false;
-	if (!sp_source_enter(&r->src, x.slot, x.offset, x.bytes))
+	if (!sp_source_enter(&r->in->src, x.slot, x.offset, x.bytes))
 		sp_reader_complain(r, SP_INPUT_DAMAGED,
 				   "the records at offset %llu lie in memory that is not shared",
 				   (unsigned long long)f->pos);
@@ -235,7 +237,7 @@ static int skip_aux(struct sp_reader *r, const struct frame *f, struct sp_err *e
 	uint64_t n = f->size >= 16 ? sp_get64(f->raw + 8) : 0;
 	n = r->layout.swapped ? __builtin_bswap64(n) : n;
 	sp_count(&r->counters, SP_C_skipped_records, 1);
-	int rc = sp_source_skip(&r->src, n, err);
+	int rc = sp_source_skip(&r->in->src, n, err);
 	return rc == 0 ? cut_in_payload(r, f) : rc;
 }
 
@@ -247,7 +249,7 @@ static int take_tracing_data(struct sp_reader *r, struct frame *f, struct sp_err
 	n = r->layout.swapped ? __builtin_bswap32(n) : n;
 	sp_count(&r->counters, SP_C_skipped_records, 1);
 	struct sp_buf data = {0};
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	if (n && f->size - 12 >= n) { /* simpleperf once had it inside of the record */
 		sp_events_feature(&r->ev, SP_FEATURE_TRACING_DATA, f->raw + 12, n);
 	} else if (n > HEAD_BYTES_MAX) {
@@ -327,9 +329,14 @@ static int native(struct sp_reader *r, struct frame *f, struct sp_err *err)
 
 int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 {
+	return r->parts ? sp_reader_merged_frame(r, f, err) : sp_reader_part_frame(r, f, err);
+}
+
+int sp_reader_part_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
 	for (;;) {
-		int rc = r->expanding ? expanded_frame(r, f, err) : 0;
-		if (rc == 0 && !r->expanding) {
+		int rc = r->in->expanding ? expanded_frame(r, f, err) : 0;
+		if (rc == 0 && !r->in->expanding) {
 			rc = source_frame(r, f, err);
 			if (rc <= 0)
 				return rc;

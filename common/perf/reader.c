@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/stop.h"
 #include "perf/ext.h"
@@ -34,7 +35,7 @@ void sp_reader_complain(struct sp_reader *r, enum sp_input_state state, const ch
 
 static int not_perf(struct sp_reader *r, struct sp_err *err)
 {
-	const struct sp_source *s = &r->src;
+	const struct sp_source *s = &r->in->src;
 	return sp_err_set(err, SP_ERR_CORRUPT, 0, "cannot read %s: no perf recording, it is %s",
 			  s->name ? s->name : "the input",
 			  sp_file_looks_like(s->at, (size_t)(s->end - s->at)));
@@ -44,14 +45,14 @@ static int not_perf(struct sp_reader *r, struct sp_err *err)
 static int bad_header(const struct sp_reader *r, int rc, const struct sp_err *why,
 		      struct sp_err *err)
 {
-	return sp_err_set(err, rc, 0, "cannot read %s: %s", r->src.name ? r->src.name : "the input",
+	return sp_err_set(err, rc, 0, "cannot read %s: %s", r->in->src.name ? r->in->src.name : "the input",
 			  why->msg);
 }
 
 /* A perf.data file: attrs and features now; through a pipe, features when they come. */
 static int open_file(struct sp_reader *r, struct sp_err *err)
 {
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	const struct sp_file_layout *l = &r->layout;
 	struct sp_err why;
 	struct sp_file_part part = {0};
@@ -91,7 +92,7 @@ static int open_file(struct sp_reader *r, struct sp_err *err)
 
 static int open_head(struct sp_reader *r, struct sp_err *err)
 {
-	struct sp_source *s = &r->src;
+	struct sp_source *s = &r->in->src;
 	int rc = sp_source_need(s, 16, err);
 	if (rc < 0)
 		return rc;
@@ -135,7 +136,8 @@ static struct sp_reader *reader_new(void)
 	if (!r)
 		return NULL;
 	sp_events_init(&r->ev);
-	r->src.fd = -1;
+	r->in = &r->main;
+	r->main.src.fd = -1;
 	r->pool = sp_chunk_pool_new();
 	if (!r->pool) {
 		free(r);
@@ -149,13 +151,16 @@ int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, str
 	struct sp_reader *r = reader_new();
 	if (!r)
 		return sp_err_nomem(err);
-	int rc = sp_source_open(&r->src, path, r->pool, err);
+	struct stat st;
+	bool is_folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	int rc = is_folder ? sp_reader_open_folder(r, path, err)
+			   : sp_source_open(&r->main.src, path, r->pool, err);
 	if (rc < 0) {
 		sp_reader_close(r);
 		return rc;
 	}
 	if (flags & SP_READER_SHARE)
-		sp_source_share(&r->src);
+		sp_source_share(&r->in->src);
 	return open_with(out, r, flags, err);
 }
 
@@ -165,7 +170,7 @@ int sp_reader_open_bytes(struct sp_reader **out, const void *data, size_t size, 
 	struct sp_reader *r = reader_new();
 	if (!r)
 		return sp_err_nomem(err);
-	sp_source_memory(&r->src, data, size);
+	sp_source_memory(&r->in->src, data, size);
 	return open_with(out, r, flags, err);
 }
 
@@ -177,9 +182,10 @@ void sp_reader_close(struct sp_reader *r)
 		sp_chunk_release(r->cur);
 	sp_order_deinit(&r->order);
 	sp_chunk_release(r->swap_chunk);
-	sp_decomp_free(r->decomp);
+	sp_reader_close_folder(r);
+	sp_decomp_free(r->main.decomp);
 	sp_events_deinit(&r->ev);
-	sp_source_close(&r->src);
+	sp_source_close(&r->main.src);
 	sp_chunk_pool_close(r->pool);
 	free(r);
 }
@@ -283,7 +289,7 @@ static int give_queued(struct sp_reader *r, struct sp_record *rec)
 /* Does a FINISHED_ROUND follow within reach in a mapped file? Heads of records only are read. */
 static bool round_ahead(const struct sp_reader *r)
 {
-	const struct sp_source *s = &r->src;
+	const struct sp_source *s = &r->in->src;
 	if (!s->mapped)
 		return false;
 	uint64_t left = (uint64_t)(s->end - s->at);
@@ -373,7 +379,7 @@ static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct f
 /* A stage that reads a file ends at the first signal; a pipe's reading ends in the source. */
 static bool stop_asked(const struct sp_reader *r)
 {
-	return sp_stop_level() > (r->src.mapped ? 0 : 1);
+	return sp_stop_level() > (r->in->src.mapped ? 0 : 1);
 }
 
 int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *err)
@@ -402,7 +408,7 @@ int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *er
 		struct frame f;
 		int rc;
 		if (stop_asked(r)) {
-			r->src.stopped = true;
+			r->in->src.stopped = true;
 			sp_reader_input_ended(r);
 			rc = 0;
 		} else {
@@ -501,5 +507,5 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_
 
 uint64_t sp_reader_n_waits(const struct sp_reader *r)
 {
-	return r->src.n_waits;
+	return r->in->src.n_waits;
 }

@@ -18,8 +18,24 @@ struct frame {
 	struct sp_chunk *chunk;
 };
 
-struct sp_reader {
+/* A file, or one of those in the folder that perf record --threads leaves. */
+struct part {
 	struct sp_source src;
+	struct sp_decomp *decomp; /* owned; made by the first compressed record */
+	bool expanding, decomp_broken;
+	uint64_t expanding_pos;
+	/* of a folder: its next record, whose chunk is held */
+	bool has_head, ended;
+	struct frame head;
+	uint64_t head_time; /* 0: it goes before all that have one */
+};
+
+struct sp_reader {
+	struct part main; /* has header, attributes and features */
+	struct part *in;  /* the one that is read */
+	struct part **parts; /* owned, as they are but for the first, which is main; NULL: no folder */
+	size_t n_parts;
+	struct sp_chunk *lent; /* held: of the record that a folder's merge gave last */
 	struct sp_chunk_pool *pool; /* owned */
 	struct sp_events ev;
 	struct sp_file_layout layout;
@@ -29,9 +45,6 @@ struct sp_reader {
 
 	uint8_t tracing_head[SP_TRACING_HEAD_BYTES]; /* the record just given */
 
-	struct sp_decomp *decomp; /* owned; made by the first compressed record */
-	bool expanding, decomp_broken;
-	uint64_t expanding_pos;
 	struct sp_chunk *swap_chunk; /* held; copies in native order */
 	size_t swap_used;
 
@@ -61,7 +74,15 @@ void sp_reader_input_ended(struct sp_reader *r);
 size_t sp_reader_frame_size(const struct sp_reader *r, const uint8_t *header);
 uint32_t sp_reader_frame_type(const struct sp_reader *r, const uint8_t *header);
 
-/* The next record in input order, expanded and native: 1, 0 at the end, or an error. */
+/* The next record in input order, expanded and native: 1, 0 at the end, or an error. Of a folder:
+ * the earliest of those that its files have next. */
 int sp_reader_frame(struct sp_reader *r, struct frame *f, struct sp_err *err);
+/* The same of the file that is read. */
+int sp_reader_part_frame(struct sp_reader *r, struct frame *f, struct sp_err *err);
+
+/* folder.c: opens all files of a folder. */
+int sp_reader_open_folder(struct sp_reader *r, const char *path, struct sp_err *err);
+int sp_reader_merged_frame(struct sp_reader *r, struct frame *f, struct sp_err *err);
+void sp_reader_close_folder(struct sp_reader *r);
 
 #endif

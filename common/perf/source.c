@@ -47,9 +47,7 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 		rc = sp_err_errno(err, "cannot stat %s", name);
 	else if (S_ISDIR(st.st_mode))
 		rc = sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
-				"cannot read %s: a folder (perf record --threads): give the file "
-				"%s/data",
-				name, name);
+				"cannot read %s: a folder", name);
 	else if (isatty(fd))
 		rc = sp_err_set(err, SP_ERR_INVALID, 0,
 				"cannot read %s: a terminal; give a perf.data file, or put "
