@@ -421,13 +421,14 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)
 {
 	*out = (struct cap_waits_counts){0};
 	for (size_t i = 0; i < SPB_MAX_CPUS; i++) {
-		out->n_short += b->skel->bss->spb_short[i];
-		out->short_ns += b->skel->bss->spb_short_ns[i];
-		out->n_over += b->skel->bss->spb_over[i];
-		out->over_ns += b->skel->bss->spb_over_ns[i];
-		out->n_untold += b->skel->bss->spb_untold[i];
-		out->n_missed += b->skel->bss->spb_missed[i];
-		out->missed_ns += b->skel->bss->spb_missed_ns[i];
+		const struct spb_cpu *cpu = &b->skel->bss->spb_cpus[i];
+		out->n_short += cpu->n_short;
+		out->short_ns += cpu->short_ns;
+		out->n_over += cpu->n_over;
+		out->over_ns += cpu->over_ns;
+		out->n_untold += cpu->n_untold;
+		out->n_missed += cpu->n_missed;
+		out->missed_ns += cpu->missed_ns;
 	}
 }
 

@@ -31,20 +31,9 @@ const volatile __u32 spb_window = 0;    /* records of a kind a CPU and window */
 const volatile __u32 spb_exit = 0;      /* off_exit is attached */
 
 __u64 spb_since_ns = ~0ull; /* waits that began before do not count; all bits: switched off */
-__u64 spb_short[SPB_MAX_CPUS] = {0}, spb_short_ns[SPB_MAX_CPUS] = {0}; /* shorter than the least */
-__u64 spb_over[SPB_MAX_CPUS] = {0}, spb_over_ns[SPB_MAX_CPUS] = {0};   /* beyond the rate */
-__u64 spb_untold[SPB_MAX_CPUS] = {0}; /* waits whose ends sched_switch did not tell */
-__u64 spb_missed[SPB_MAX_CPUS] = {0}, spb_missed_ns[SPB_MAX_CPUS] = {0}; /* and those not found */
-/* Our clock less the scheduler's, 0: not known; the last one of any CPU serves until then. Who was told
- * to get the CPU last, and when: at its switch away sched_info has the same by the other clock. */
-__u64 spb_clock[SPB_MAX_CPUS] = {0}, spb_clock_any = 0;
-__u64 spb_in_ns[SPB_MAX_CPUS] = {0};
-__u32 spb_in_tid[SPB_MAX_CPUS] = {0};
-/* Frames of this program on a thread's own chain + 1, 0: not known. The innermost frame of the thread
- * that came back last, and which that is. */
-__u32 spb_skip = 0;
-__u64 spb_chain_ip[SPB_MAX_CPUS] = {0};
-__u32 spb_chain_tid[SPB_MAX_CPUS] = {0};
+struct spb_cpu spb_cpus[SPB_MAX_CPUS]; /* with an initializer clang 14 tells of it in .data */
+__u64 spb_clock_any = 0; /* of the CPU that learnt it last, for those that have not yet */
+__u32 spb_skip = 0; /* frames of off_exit on a thread's own chain + 1, 0: not known */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -136,6 +125,11 @@ static __always_inline bool in_interrupt(void)
 #endif
 }
 
+static __always_inline struct spb_cpu *this_cpu(void)
+{
+	return &spb_cpus[bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1)];
+}
+
 static __always_inline bool is_target(struct task_struct *t)
 {
 	__u32 key = spb_by_thread ? t->pid : t->tgid;
@@ -152,12 +146,6 @@ static __always_inline bool is_current_target(struct task_struct *t)
 	return t->pid && (spb_kthreads || !(t->flags & PF_KTHREAD)) &&
 	       !bpf_map_lookup_elem(&spb_targets, &key) &&
 	       (!spb_in_group || bpf_current_task_under_cgroup(&spb_group, 0) == 1);
-}
-
-/* Whether it may have a wait: the table of waits decides where all are recorded. */
-static __always_inline bool may_wait(struct task_struct *t)
-{
-	return spb_all ? t->pid != 0 : is_target(t);
 }
 
 /* Whether this CPU may make one more record of a kind now. */
@@ -198,20 +186,20 @@ static __always_inline void put_stack(struct work *w, struct task_struct *t, boo
 /* A wait is over: its record, to be put by the caller; NULL: it makes none. */
 static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, __u64 in, __u32 slot)
 {
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	struct spb_cpu *cpu = this_cpu();
 	__u64 out = wait->out_ns;
 	wait->out_ns = 0;
 	if (out < spb_since_ns)
 		return NULL;
 	if (in - out < spb_min_ns) {
-		spb_short[cpu]++;
-		spb_short_ns[cpu] += in - out;
+		cpu->n_short++;
+		cpu->short_ns += in - out;
 		return NULL;
 	}
 	struct work *w = may(1, in) ? begin_in(slot, SPB_WAIT) : NULL;
 	if (!w) {
-		spb_over[cpu]++;
-		spb_over_ns[cpu] += in - out;
+		cpu->n_over++;
+		cpu->over_ns += in - out;
 		return NULL;
 	}
 	w->s.time_ns = in;
@@ -231,7 +219,7 @@ static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, _
 static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 in, __u64 now,
 				       __u32 slot)
 {
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	struct spb_cpu *cpu = this_cpu();
 	if (!in)
 		return false;
 	/* The clocks are compared to some microseconds only. */
@@ -240,7 +228,7 @@ static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 i
 	if (in < wait->out_ns)
 		in = wait->out_ns;
 	struct work *w = end_wait(wait, tid, in, slot);
-	spb_untold[cpu]++;
+	cpu->n_untold++;
 	if (w) {
 		w->s.flags = SPB_LATE;
 		put(w, 0);
@@ -251,8 +239,8 @@ static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 i
 /* When the current task last got the CPU, by our clock; 0: not known. */
 static __always_inline __u64 arrival_of(struct task_struct *t)
 {
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-	__u64 in = spb_clock[cpu] ? spb_clock[cpu] : spb_clock_any;
+	struct spb_cpu *cpu = this_cpu();
+	__u64 in = cpu->clock_ns ? cpu->clock_ns : spb_clock_any;
 	if (!in || !bpf_core_field_exists(t->sched_info.last_arrival))
 		return 0;
 	return in + BPF_CORE_READ(t, sched_info.last_arrival);
@@ -260,20 +248,16 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 
 /* The scheduler takes the time a little earlier than we do, and much earlier when the host took the CPU
  * in between: the least difference is the right one. It follows the clocks' drift slowly. */
-static __always_inline void learn_clock(struct task_struct *prev, struct task_struct *next,
-					__u64 now)
+static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
 	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
 		return;
-	__u64 arrival = prev->sched_info.last_arrival, had = spb_clock[cpu];
-	if (arrival && spb_in_tid[cpu] == prev->pid && spb_in_ns[cpu]) {
-		__u64 seen = spb_in_ns[cpu] - arrival;
-		spb_clock[cpu] = !had || seen < had ? seen : had + ((seen - had) >> 6);
-		spb_clock_any = spb_clock[cpu];
+	__u64 arrival = prev->sched_info.last_arrival, had = cpu->clock_ns;
+	if (arrival && cpu->in_tid == prev->pid && cpu->in_ns) {
+		__u64 seen = cpu->in_ns - arrival;
+		cpu->clock_ns = !had || seen < had ? seen : had + ((seen - had) >> 6);
+		spb_clock_any = cpu->clock_ns;
 	}
-	spb_in_ns[cpu] = now;
-	spb_in_tid[cpu] = next->pid;
 }
 
 /* What a sample finds, unless it came upon the switch away that began the wait. */
@@ -291,11 +275,11 @@ static __always_inline void end_by_sample(struct task_struct *t)
 /* What the next switch away finds. */
 static __always_inline void end_by_switch(struct spb_wait *wait, struct task_struct *t, __u64 now)
 {
-	__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	struct spb_cpu *cpu = this_cpu();
 	if (wait->out_ns && !end_untold(wait, t->pid, arrival_of(t), now, 1) &&
 	    wait->out_ns >= spb_since_ns) {
-		spb_missed[cpu]++;
-		spb_missed_ns[cpu] += now - wait->out_ns;
+		cpu->n_missed++;
+		cpu->missed_ns += now - wait->out_ns;
 	}
 }
 
@@ -378,9 +362,9 @@ static __always_inline void switch_in(struct task_struct *t, __u64 now, bool pla
 		return;
 	if (spb_kernel) {
 		put_chain(w, t, 0);
-		__u32 cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
-		spb_chain_ip[cpu] = w->ip[0];
-		spb_chain_tid[cpu] = w->s.n_kernel ? tid : 0;
+		struct spb_cpu *cpu = this_cpu();
+		cpu->chain_ip = w->ip[0];
+		cpu->chain_tid = w->s.n_kernel ? tid : 0;
 	}
 	put(w, 0);
 	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0)
@@ -392,13 +376,19 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 	struct task_struct *prev = (struct task_struct *)ctx[1];
 	struct task_struct *next = (struct task_struct *)ctx[2];
 	__u64 now = bpf_ktime_get_ns();
+	struct spb_cpu *cpu = this_cpu();
+	bool told = !(spb_without & SPB_SWITCHES && now & 1024);
 	if (!spb_exit)
-		learn_clock(prev, next, now);
+		learn_clock(cpu, prev);
+	cpu->in_ns = now;
+	cpu->in_tid = told ? next->pid : 0;
+	cpu->chain_tid = 0;
 	if (spb_since_ns > now)
 		return 0;
 	if (is_current_target(prev))
 		switch_out(ctx, prev, now, plain);
-	if (may_wait(next) && !(spb_without & SPB_SWITCHES && now & 1024))
+	/* A thread dies on a CPU: who has an open wait is the one that was a target. */
+	if (told && next->pid)
 		switch_in(next, now, plain);
 	return 0;
 }
@@ -417,15 +407,15 @@ int off_switch_plain(__u64 *ctx)
 
 /* On its own stack a program finds itself and what called it first. How much that is shows the chain
  * of a thread as sched_switch had it, and again a moment later, when the thread runs. */
-static __always_inline void learn_skip(struct task_struct *t, __u32 cpu)
+static __always_inline void learn_skip(const struct spb_cpu *cpu, struct task_struct *t)
 {
 	__u32 slot = 1;
 	struct work *w = bpf_map_lookup_elem(&spb_work, &slot);
-	if (!w || spb_chain_tid[cpu] != t->pid)
+	if (!w)
 		return;
 	long n = bpf_get_task_stack(t, w->ip, OWN_FRAMES * 8, 0);
 	for (__u32 i = 0; i < OWN_FRAMES && (long)i * 8 < n; i++)
-		if (w->ip[i] == spb_chain_ip[cpu] && !spb_skip)
+		if (w->ip[i] == cpu->chain_ip && !spb_skip)
 			spb_skip = i + 1;
 }
 
@@ -434,17 +424,21 @@ SEC("?tp_btf/sched_exit_tp")
 int off_exit(__u64 *ctx)
 {
 	struct task_struct *t = bpf_get_current_task_btf();
-	if (!ctx[0] || spb_since_ns == ~0ull || !may_wait(t))
+	struct spb_cpu *cpu = this_cpu();
+	__u32 tid = t->pid;
+	if (!ctx[0] || !tid || spb_since_ns == ~0ull)
 		return 0;
-	__u32 tid = t->pid, cpu = bpf_get_smp_processor_id() & (SPB_MAX_CPUS - 1);
+	if (cpu->in_tid == tid) {
+		if (spb_kernel && !spb_skip && cpu->chain_tid == tid)
+			learn_skip(cpu, t);
+		return 0;
+	}
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
-	if (wait && !wait->out_ns && spb_kernel && !spb_skip)
-		learn_skip(t, cpu);
 	if (!wait || !wait->out_ns)
 		return 0;
 	__u64 now = bpf_ktime_get_ns();
 	struct work *w = end_wait(wait, tid, now, 1);
-	spb_untold[cpu]++;
+	cpu->n_untold++;
 	if (!w)
 		return 0;
 	if (spb_kernel && spb_skip)
@@ -462,7 +456,7 @@ int off_waking(__u64 *ctx)
 	struct task_struct *t = (struct task_struct *)ctx[0];
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 tid = t->pid;
-	if (spb_since_ns == ~0ull || !may_wait(t))
+	if (spb_since_ns == ~0ull)
 		return 0;
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait || !wait->out_ns)

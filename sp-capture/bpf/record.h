@@ -65,6 +65,19 @@ struct spb_sample {
 	};
 };
 
+/* What the programs for time off the CPU know of a CPU, and count there: spb_cpus. */
+struct spb_cpu {
+	__u64 n_short, short_ns;   /* waits shorter than the least */
+	__u64 n_over, over_ns;     /* beyond the rate */
+	__u64 n_untold;            /* whose ends sched_switch did not tell */
+	__u64 n_missed, missed_ns; /* and those not found */
+	__u64 clock_ns; /* our clock less the scheduler's; 0: not known */
+	/* Who was told to get the CPU last, and when; the innermost kernel frame of the thread whose
+	 * wait ended so, and which that was. */
+	__u64 in_ns, chain_ip;
+	__u32 in_tid, chain_tid;
+} __attribute__((aligned(128)));
+
 /* A thread that is off the CPU now: spb_waits, by tid. */
 struct spb_wait {
 	__u64 out_ns; /* 0: it is not */
