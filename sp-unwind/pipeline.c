@@ -419,7 +419,7 @@ static int finish(struct run *u, struct sp_err *err)
 {
 	int rc = un_pool_drain(u->pool, err);
 	struct un_result *res = u->result;
-	un_pool_sums(u->pool, &res->counters, &res->stops);
+	res->worker_ns = un_pool_sums(u->pool, &res->counters, &res->stops);
 	set_state(u);
 	res->n_by_path = un_modules_n_by_path(u->modules);
 	if (rc == 0 && copy_paths(res, u->procs) < 0)

@@ -23,6 +23,7 @@ struct un_result {
 	enum sp_input_state state;
 	char complaint[300]; /* what was wrong with the input; "" */
 	uint64_t n_samples, n_walked;
+	uint64_t worker_ns; /* CPU time of what -j shares */
 	unsigned n_by_path;
 	bool stopped; /* by a signal */
 	bool is_ours;

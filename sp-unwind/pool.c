@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define FLUSH_BYTES ((size_t)64 << 10) /* of output that may wait in the writer */
 
@@ -82,13 +83,22 @@ static void write_due(struct un_pool *p)
 	p->writing = false;
 }
 
+static uint64_t thread_ns(void)
+{
+	struct timespec t = {0};
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* With the lock: compute the next batch in line. */
 static void work_one(struct un_pool *p, struct un_worker *w)
 {
 	struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
 	s->state = TAKEN;
 	pthread_mutex_unlock(&p->lock);
+	uint64_t begin = thread_ns();
 	un_worker_run(w, s->batch);
+	w->cpu_ns += thread_ns() - begin;
 	pthread_mutex_lock(&p->lock);
 	s->state = DONE;
 	write_due(p);
@@ -276,12 +286,15 @@ int un_pool_drain(struct un_pool *p, struct sp_err *err)
 	return rc;
 }
 
-void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
+uint64_t un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
 {
+	uint64_t cpu_ns = 0;
 	for (unsigned i = 0; i <= p->n_started; i++) {
 		const struct un_worker *w = p->threads[i].worker;
 		sp_counters_add(c, &w->counters);
 		sp_counters_add(c, uw_walker_counters(w->walker));
 		un_stops_merge(stops, &w->stops);
+		cpu_ns += w->cpu_ns;
 	}
+	return cpu_ns;
 }

@@ -32,7 +32,8 @@ int un_pool_submit(struct un_pool *p, struct sp_err *err);
 /* Submit, and wait until everything is written: then the writer may be used directly. */
 int un_pool_drain(struct un_pool *p, struct sp_err *err);
 
-/* Sums over all workers, after un_pool_drain. */
-void un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops);
+/* Sums over all workers, after un_pool_drain; the CPU time that they spent on batches, which any
+ * number of them shares: the rest is the submitting thread's alone. */
+uint64_t un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops);
 
 #endif

@@ -148,9 +148,11 @@ void un_report_json(struct sp_buf *b, const struct un_result *r, uint64_t cpu_us
 	sp_buf_printf(b,
 		      "{\"tool\":\"sp-unwind\",\"state\":\"%s\",\"complaint\":", states[r->state]);
 	json_string(b, r->complaint);
-	sp_buf_printf(b, ",\"sample_events\":%llu,\"unwound\":%llu,\"cpu_us\":%llu",
+	sp_buf_printf(b,
+		      ",\"sample_events\":%llu,\"unwound\":%llu,\"cpu_us\":%llu,"
+		      "\"worker_cpu_us\":%llu",
 		      (unsigned long long)r->n_samples, (unsigned long long)r->n_walked,
-		      (unsigned long long)cpu_us);
+		      (unsigned long long)cpu_us, (unsigned long long)(r->worker_ns / 1000));
 	for (unsigned k = 0; k < UW_N_STOPS; k++)
 		sp_buf_printf(b, ",\"stop_%s\":%llu", stops[k].name,
 			      (unsigned long long)r->stops.n[k]);

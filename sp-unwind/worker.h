@@ -56,6 +56,7 @@ struct un_worker {
 	struct sp_counters counters;
 	struct un_stops stops;
 	uint16_t machine; /* EM_* of the recording */
+	uint64_t cpu_ns;  /* spent on batches */
 	struct uw_stack stack;
 	struct un_chain chain;
 };

@@ -8,10 +8,13 @@ FILE: perf.data files of this machine with stacks, whose programs are still the 
 
 engine: tests/bench/walk.c and tests/bench/framehop take the same figures in the same way.
 process: whole processes' CPU, user + system, with all children, in turns; medians.
-workers: sp-unwind -j 2 beside -j 1 and -j 0, wall and CPU, the file mapped and through a pipe.
+workers: sp-unwind -j 2 beside -j 1, wall and CPU, the file mapped and through a pipe; the reader's part of the CPU, which is one
+         thread's, and the ratio that it allows. A ratio of walls says something on an idle machine only.
+short: 40 short-lived compilers beside one, by the sample.
 Nothing is asserted.
 """
 import argparse
+import json
 import os
 import re
 import shutil
@@ -27,10 +30,15 @@ def record(targets):
     """Recordings of what is installed, with perf."""
     programs = {"cc1plus": targets["cc1plus"], "deep": targets["deep"],
                 "short": "sh -c 'for i in $(seq 40); do gcc -O1 -c -o /dev/null %s; done'" %
-                         os.path.join(bench.HERE, "steady.c")}
+                         os.path.join(bench.HERE, "steady.c"),
+                "one": "$(gcc -print-prog-name=cc1) -quiet -O1 -o /dev/null many.c",
+                "threads": "%s/build/tests/prog/threads 4000" % bench.TOP}
+    # What the 40 compile, so often that one compiler is busy as long.
+    sh("grep '#include' %s/steady.c >many.c; for i in $(seq 800); do sed -E '/#include/d; s/\\b(main|seconds|cpu_time|spin|down|run)\\b/\\1_'$i'/g' "
+       "%s/steady.c; done >>many.c" % (bench.HERE, bench.HERE))
     script = "import ast,json\nt=ast.parse(open(ast.__file__).read())\nfor _ in range(12): json.dumps(ast.unparse(t))"
     for python in ("python3.13", "python3.12"):
-        if shutil.which(python):
+        if sh(python + " -c pass", check=False).returncode == 0:
             programs["python"] = "%s -X perf -c '%s'" % (python, script)
             break
     if shutil.which("node"):
@@ -108,23 +116,45 @@ def processes(files, runs, samply):
     table(["recording", "process", "CPU s", "µs per sample", "user s", "MB", "CPU, ours = 1"], rows)
 
 
+def shared(command, runs):
+    """The share of sp-unwind's CPU that any number of workers divides among them; the rest, reading and ordering and the start, is one
+    thread's. Medians."""
+    stats = [json.loads(sh(command + " 2>&1 >/dev/null").stdout) for _ in range(runs)]
+    return median([s["worker_cpu_us"] / s["cpu_us"] for s in stats])
+
+
 def workers(files, runs):
     rows = []
     for name in files:
-        commands = [("%s, -j %d" % (how, j), (line % (name, j)), None)
-                    for how, line in (("mapped", "sp-unwind %s -j %d >/dev/null"), ("pipe", "cat %s | sp-unwind -j %d >/dev/null"))
-                    for j in (1, 2)]
-        costs = bench.rounds(commands, runs)
-        for c, _, _ in commands:
-            rows.append([os.path.basename(name), c, "%.3f" % median([x.wall for x in costs[c]]),
-                         "%.3f" % median([x.cpu for x in costs[c]])])
-    table(["recording", "input, workers", "wall s", "CPU s (with cat)"], rows)
+        for how, line in (("mapped", "sp-unwind -q --stats=json %s -j %d"), ("pipe", "cat %s | sp-unwind -q --stats=json -j %d")):
+            commands = [("%d" % j, line % (name, j) + " >/dev/null", None) for j in (1, 2)]
+            costs = bench.rounds(commands, runs)
+            wall, cpu = ([median([getattr(x, k) for x in costs[j]]) for j in ("1", "2")] for k in ("wall", "cpu"))
+            share = shared(line % (name, 1), runs)
+            # The reading thread works too, when it is ahead: two cores take half of all each, unless reading alone takes longer.
+            rows.append([os.path.basename(name), how, "%.3f" % wall[0], "%.3f" % wall[1], "%.2f" % (wall[0] / wall[1]),
+                         "%.3f" % cpu[0], "%.3f" % cpu[1], "%.0f %%" % (100 * (1 - share)), "%.2f" % (1 / max(1 - share, 0.5))])
+    table(["recording", "input", "wall s, -j1", "-j2", "ratio", "CPU s, -j1", "-j2", "reader's part of CPU", "ratio at best (Amdahl)"],
+          rows)
+
+
+def short(runs):
+    """40 short-lived compilers beside one that lives as long: the same work by the sample."""
+    rows = []
+    for name, what in (("unwind-short.data", "40 short processes"), ("unwind-one.data", "one process")):
+        if os.path.exists(path(name)):
+            samples = bench.perf_counts(path(name))[0]
+            cpu = median([c.cpu for c in bench.rounds([("x", "sp-unwind -j1 %s >/dev/null 2>&1" % name, None)], runs)["x"]])
+            stats = json.loads(sh("sp-unwind -q --stats=json -j1 %s 2>&1 >/dev/null" % name).stdout)
+            rows.append([what, "%d" % samples, "%.2f" % (1e6 * cpu / samples), "%.2f" % (stats["worker_cpu_us"] / samples),
+                         "%.1f" % (stats["frames"] / samples), "%.1f %%" % (100 * stats["rule_misses"] / stats["frames"])])
+    table(["compilers", "samples", "µs CPU per sample", "of it unwinding", "frames each", "rules made anew"], rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="engine,process,workers")
+    parser.add_argument("--only", default="engine,process,workers,short")
     parser.add_argument("files", nargs="*")
     args = parser.parse_args()
     subprocess.run(["make", "-s", "--no-print-directory", "-C", bench.TOP, path("walk")[len(bench.TOP) + 1:]], check=True)
@@ -140,6 +170,8 @@ def main():
         processes(files, args.runs, bench.crate("samply", "samply"))
     if "workers" in args.only:
         workers(files, args.runs)
+    if "short" in args.only:
+        short(args.runs)
     print("Load at the end: %.1f" % os.getloadavg()[0])
 
 
