@@ -352,14 +352,11 @@ static void place_end(struct cap_output *o)
 	o->place = NULL;
 }
 
-/* A full slot is for the reader at once: the sooner it is read, the fewer are in use. */
 static void slot_end(struct cap_output *o)
 {
 	place_end(o);
 	sp_share_drop(o->share, o->slot);
 	o->slot = -1;
-	if (o->current && o->gathering)
-		flush_parts(o);
 }
 
 /* Room in the memory that the reader offers, or NULL: then nothing is between the stream so far and
@@ -374,8 +371,11 @@ static uint8_t *share_take(struct cap_output *o, size_t size)
 		o->slot = sp_share_take(o->share);
 		o->slot_used = 0;
 	}
-	if (o->slot < 0)
+	if (o->slot < 0) { /* the reader does not know yet what waits for it */
+		if (o->current && o->gathering && o->n_parts)
+			flush_parts(o);
 		return NULL;
+	}
 	if (!o->place) {
 		o->place = take(o, SP_EXT_MIN, false);
 		o->place_from = o->slot_used;

@@ -8,12 +8,6 @@
 #define N_ROOTS (1u << 15)
 #define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
-static void forget_addrs(struct spool_intern *x)
-{
-	for (uint32_t i = 0; i < N_ADDRS; i++)
-		x->addrs[i] = (struct spool_known_addr){.frame = SP_NONE};
-}
-
 int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err)
 {
@@ -21,7 +15,7 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 				   .chain_mask = 1023, .seed = {seed[0], seed[1]}};
 	x->procs = sp_procs_new();
 	x->threads = calloc(N_THREADS, sizeof *x->threads);
-	x->addrs = malloc(N_ADDRS * sizeof *x->addrs);
+	x->addrs = calloc(N_ADDRS, sizeof *x->addrs);
 	x->chains = calloc(x->chain_mask + 1, sizeof *x->chains);
 	x->odd = calloc(x->chain_mask + 1, sizeof *x->odd);
 	x->roots = calloc(N_ROOTS, sizeof *x->roots);
@@ -29,7 +23,6 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		spool_intern_deinit(x);
 		return sp_err_nomem(err);
 	}
-	forget_addrs(x);
 	return 0;
 }
 
@@ -45,7 +38,7 @@ void spool_intern_restart(struct spool_intern *x, struct sp_spool_writer *w)
 	memset(x->chains, 0, ((size_t)x->chain_mask + 1) * sizeof *x->chains);
 	memset(x->roots, 0, N_ROOTS * sizeof *x->roots);
 	x->n_chains = 0;
-	forget_addrs(x);
+	memset(x->addrs, 0, N_ADDRS * sizeof *x->addrs);
 }
 
 bool spool_intern_runs(const struct spool_intern *x, int32_t pid)
@@ -274,8 +267,8 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 	uint32_t set = process ? x->process[t->process].set : SP_NONE;
 	struct spool_known_addr *known = addr_slot(x, e->addr, space);
 	if (known->addr == e->addr && known->space == space && known->set == set &&
-	    known->frame != SP_NONE)
-		return known->frame;
+	    known->frame_1)
+		return known->frame_1 - 1;
 	const struct sp_mapping *m = process ? sp_space_find(t->space, e->addr) : NULL;
 	uint32_t frame;
 	if (m)
@@ -285,7 +278,7 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 	else
 		frame = sp_spool_put_addr(x->w, e->addr, kernel);
 	*known = (struct spool_known_addr){
-		.addr = e->addr, .space = space, .frame = frame, .set = set};
+		.addr = e->addr, .space = space, .frame_1 = frame + 1, .set = set};
 	return frame;
 }
 

@@ -47,7 +47,7 @@ struct spool_hash {
 
 struct spool_known_addr {
 	uint64_t addr, space; /* space 0: the kernel's, see kernel_space */
-	uint32_t frame;       /* SP_NONE = free */
+	uint32_t frame_1;     /* frame + 1, 0 = free: memory that is not used is not touched */
 	uint32_t set;
 };
 
