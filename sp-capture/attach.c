@@ -253,6 +253,7 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	char comm[64];
 	if (!q)
 		return sp_err_nomem(err);
+	q->shown_ns = cap_now_ns();
 	cap_task_comm(pid, pid, comm);
 	cap_emit_comm(&s->emit, pid, pid, comm, s->emit.now_ns);
 	cap_emit_exec(&s->emit, q, s->emit.now_ns);
@@ -261,7 +262,9 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	if (rc < 0 && is_root && err->os == ENOENT)
 		return sp_err_set(err, GONE, ESRCH, "cannot attach to process %d: no such process",
 				  pid);
-	return 0; /* unreadable maps: MMAP2 records cover what comes */
+	if (rc < 0)
+		q->shown_ns = 0; /* unreadable maps: MMAP2 records cover what comes */
+	return 0;
 }
 
 /* Whether a thread may be sampled; of a process whose leader has exited, any other one. */

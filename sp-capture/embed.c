@@ -330,12 +330,12 @@ static bool would_be_missed(const struct cap_range *r, const char *path, size_t 
 	return stat(path, &st) < 0 || !is_file(&st, r, false) || access(path, R_OK) < 0;
 }
 
-void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct cap_range *r,
-		   uint64_t time_ns)
+/* What identifies the mapped file, and the file itself when it would be missed. */
+static void look_at(struct cap_embed_state *s, const struct cap_proc *q, const struct cap_range *r,
+		    uint64_t time_ns)
 {
 	size_t len;
 	const char *path = sp_intern_get(&s->emit->procs.paths, r->path, &len);
-	cap_jit_map(s, q, path, len, time_ns);
 	if (!r->ino || path[0] != '/' || r->is_anon)
 		return;
 	uint64_t what[4] = {r->ino, (uint64_t)r->maj << 32 | r->min, r->path, r->ino_gen};
@@ -354,4 +354,20 @@ void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct c
 	    (s->what == CAP_EMBED_AUTO && would_be_missed(r, path, len)))
 		embed_file(s, fd, r, path, len, &id, time_ns);
 	close(fd);
+}
+
+void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct cap_range *r,
+		   uint64_t time_ns)
+{
+	size_t len;
+	const char *path = sp_intern_get(&s->emit->procs.paths, r->path, &len);
+	cap_jit_map(s, q, path, len, time_ns);
+	if (!s->lazy || q->sampled)
+		look_at(s, q, r, time_ns);
+}
+
+void cap_embed_sampled(struct cap_embed_state *s, struct cap_proc *q, uint64_t time_ns)
+{
+	for (size_t i = 0; s->lazy && i < q->n; i++)
+		look_at(s, q, &q->ranges[i], time_ns);
 }

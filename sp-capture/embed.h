@@ -45,6 +45,7 @@ struct cap_embed_state {
 	size_t n_jits, cap_jits;
 	uint64_t start_ns, start_wall_ns;
 	bool full; /* the limit was reached and said */
+	bool lazy; /* files are looked at once a process that maps them is sampled */
 	uint64_t hashed_ns; /* spent on hashes of files without build-id */
 };
 
@@ -58,6 +59,8 @@ void cap_embed_vdso(struct cap_embed_state *s);
 /* A mapping appeared: markers, what identifies the file, and the file when it would be missed. */
 void cap_embed_map(struct cap_embed_state *s, struct cap_proc *q, const struct cap_range *r,
 		   uint64_t time_ns);
+/* A process was sampled for the first time. */
+void cap_embed_sampled(struct cap_embed_state *s, struct cap_proc *q, uint64_t time_ns);
 /* A process was sampled in anonymous memory. */
 void cap_embed_jit(struct cap_embed_state *s, struct cap_proc *q);
 /* A process calls exec: what it was is over. */

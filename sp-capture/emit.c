@@ -172,6 +172,10 @@ void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t ti
 	/* One that has ended since is no newcomer: what the stream knows of it is all there is. */
 	if (!q && (!sp_process_exists(pid) || !(q = cap_emit_meet(e, pid, time_ns))))
 		return;
+	if (!q->sampled) {
+		q->sampled = true;
+		e->on_sampled(e->arg, q, time_ns);
+	}
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {
 		/* The new image's mappings would hide from cap_recover that it is a new one. */

@@ -55,6 +55,7 @@ struct cap_emit {
 	void (*on_map)(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t time_ns);
 	/* Before exec is applied to q. */
 	void (*on_exec)(void *arg, struct cap_proc *q, uint64_t time_ns);
+	void (*on_sampled)(void *arg, struct cap_proc *q, uint64_t time_ns); /* for the first time */
 	void (*on_jit)(void *arg, struct cap_proc *q);             /* sampled in anonymous memory */
 	void (*on_fork)(void *arg, int32_t ptid);                  /* a thread made a process */
 	void (*on_copy)(void *arg, int32_t tid, size_t cpu_index); /* close that event */

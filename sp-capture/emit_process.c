@@ -219,7 +219,7 @@ bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_
 	cap_task_comm(q->pid, q->pid, comm);
 	emit_comm(e, q->pid, q->pid, comm, PERF_RECORD_MISC_COMM_EXEC, time_ns);
 	apply_exec(e, q, time_ns);
-	q->exec_told_ns = seen_ns;
+	q->shown_ns = seen_ns;
 	return true;
 }
 
@@ -230,7 +230,7 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 	uint64_t seen_ns = cap_now_ns();
 	cap_task_comm(pid, pid, comm);
 	if (q && comm[0]) {
-		q->exec_told_ns = seen_ns; /* its exec may be in the rings: this tells it */
+		q->shown_ns = seen_ns;
 		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
 		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
@@ -245,6 +245,9 @@ void cap_emit_mmap2_record(struct cap_emit *e, const struct cap_ring *r, const s
 {
 	uint64_t prot = cap_ring_u64(r, en->pos + 64);
 	struct sp_perf_mmap look = {.ino = cap_ring_u64(r, en->pos + 48), .prot = (uint32_t)prot};
+	struct cap_proc *q = cap_procs_find(&e->procs, (int32_t)cap_ring_u64(r, en->pos + 8));
+	if (q && en->time_ns <= q->shown_ns)
+		return; /* perhaps of the image before */
 	if (!(look.prot & PROT_EXEC) && !is_rodata(&look))
 		return; /* data of the program: nobody asks for it */
 	const uint8_t *p = cap_emit_pass(e, r, en);
@@ -262,7 +265,8 @@ void cap_emit_mmap2_record(struct cap_emit *e, const struct cap_ring *r, const s
 	};
 	const char *path = (const char *)p + CAP_AT_MMAP2_PATH;
 	size_t len = strnlen(path, en->size - CAP_AT_MMAP2_PATH - SP_SAMPLE_ID_BYTES);
-	struct cap_proc *q = cap_procs_get(&e->procs, (int32_t)sp_get32(p + 8));
+	if (!q)
+		q = cap_procs_get(&e->procs, (int32_t)sp_get32(p + 8));
 	if (!q || !(m.prot & PROT_EXEC) || !cap_proc_map(&e->procs, q, &m, path, len))
 		return;
 	struct cap_range *range = cap_proc_find(q, m.start);
@@ -276,10 +280,9 @@ void cap_emit_comm_record(struct cap_emit *e, const struct cap_ring *r, const st
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
 	struct cap_proc *q =
 		misc & PERF_RECORD_MISC_COMM_EXEC ? cap_procs_get(&e->procs, pid) : NULL;
-	if (q && en->time_ns <= q->exec_told_ns) {
-		/* Not lost after all, only read later than /proc: the exec is told already. */
+	if (q && en->time_ns <= q->shown_ns) {
+		/* Only read later than /proc: the exec is told already. */
 		char comm[64];
-		q->exec_told_ns = 0;
 		cap_task_comm(pid, pid, comm);
 		emit_comm(e, pid, pid, comm, 0, en->time_ns);
 		return;
@@ -297,17 +300,19 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	int32_t ptid = (int32_t)(cap_ring_u64(r, en->pos + 16) >> 32);
 	if (pid != ppid && !e->follow)
 		return;
-	cap_stacks_forget(&e->stacks, tid);
+	struct cap_proc *q = cap_procs_find(&e->procs, pid);
 	cap_switches_born(e, tid);
+	if (q && en->time_ns <= q->shown_ns)
+		return;
+	cap_stacks_forget(&e->stacks, tid);
 	e->n_born++;
 	if (pid == ppid) {
-		struct cap_proc *q = cap_procs_find(&e->procs, pid);
 		if (q)
 			q->n_threads++;
 		if (q && ++q->n_born == MANY_THREADS && e->on_fork)
 			e->on_fork(e->arg, ptid);
 	} else {
-		struct cap_proc *q = cap_procs_fork(&e->procs, pid, ppid);
+		q = cap_procs_fork(&e->procs, pid, ppid);
 		if (q)
 			q->begin_ns = en->time_ns;
 		if (e->on_fork)
@@ -337,7 +342,7 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 		e->on_thread_exit(e->arg, tid);
 	cap_switches_ended(e, tid);
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
-	if (!q || (q->n_threads && --q->n_threads))
+	if (!q || (en->time_ns <= q->shown_ns && tid != pid) || (q->n_threads && --q->n_threads))
 		return;
 	cap_emit_gone(e, q);
 }

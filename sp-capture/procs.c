@@ -106,7 +106,7 @@ void cap_proc_exec(struct cap_proc *q)
 	q->n = q->last = q->n_tried = 0;
 	q->n_threads = 1;
 	q->exec_count++;
-	q->is_python = q->python_probed = q->runs_jit = false;
+	q->is_python = q->python_probed = q->runs_jit = q->sampled = false;
 	if (q->scope != CAP_OWN)
 		q->scope = CAP_UNSORTED;
 }

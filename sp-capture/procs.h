@@ -36,9 +36,11 @@ struct cap_proc {
 	uint32_t cgroup;                    /* id in cap_procs.paths, + 1; 0 = none is told */
 	uint8_t scope;                      /* enum cap_scope */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
-	/* When /proc showed this image though no record had told its exec; 0 = never. A record from
-	 * before tells nothing new. */
-	uint64_t exec_told_ns;
+	bool sampled;                            /* this image was, in user mode */
+	/* When /proc showed this image, which was told then; 0 = never. A record from before may
+	 * wait in the rings: of its birth, its exec, its mappings and threads it tells nothing new.
+	 */
+	uint64_t shown_ns;
 	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since
 			     */
 };

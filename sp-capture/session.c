@@ -37,6 +37,12 @@ static void on_map(void *arg, struct cap_proc *q, struct cap_range *r, uint64_t 
 	cap_embed_map(&s->embed, q, r, time_ns);
 }
 
+static void on_sampled(void *arg, struct cap_proc *q, uint64_t time_ns)
+{
+	struct cap_session *s = arg;
+	cap_embed_sampled(&s->embed, q, time_ns);
+}
+
 static void on_jit(void *arg, struct cap_proc *q)
 {
 	struct cap_session *s = arg;
@@ -259,6 +265,7 @@ static int start(struct cap_session *s, char *const *argv, struct sp_err *err)
 	s->emit.out = s->out;
 	s->emit.now_ns = s->emit.round_ns = s->start_ns;
 	cap_embed_init(&s->embed, &s->emit, s->o->embed, s->start_ns, s->start_wall_ns);
+	s->embed.lazy = s->o->all;
 	cap_head_emit(s);
 	return 0;
 }
@@ -316,6 +323,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 	s->emit.wants = o->all ? cap_system_wants : NULL;
 	s->emit.on_map = on_map;
 	s->emit.on_jit = on_jit;
+	s->emit.on_sampled = on_sampled;
 	s->emit.on_exec = on_exec;
 	s->emit.on_exit = on_exit_process;
 	s->emit.on_copy = on_copy;

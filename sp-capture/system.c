@@ -18,6 +18,7 @@
 #define TICK_NS UINT64_C(1000000000)
 #define DRAIN_NS UINT64_C(5000000) /* the rings are looked at so often while /proc is read */
 #define REAP_PER_TICK 64u
+#define BUSY_HZ 20000u
 
 static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .switches = -1, .pulse = -1};
 
@@ -54,11 +55,22 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 	cpu_events_close(c);
 }
 
-static void cpu_switch(const struct cap_cpu_events *c, bool on)
+/* Samples of a CPU's clock within the duration, and a few more; 0: not known, or no matter. At
+ * rates whose interrupts leave no time to anybody, not to us either, that many end it: the kernel
+ * counts (PERF_EVENT_IOC_REFRESH). */
+static int most_samples(const struct cap_session *s)
 {
-	unsigned long what = on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
+	double n = (double)s->sampler.rate_hz * 1.05 * (double)s->o->duration_ns / 1e9 + 100;
+	bool busy = s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
+	return s->o->has_duration && busy && n < INT32_MAX ? (int)n : 0;
+}
+
+static void cpu_switch(const struct cap_session *s, const struct cap_cpu_events *c)
+{
+	unsigned long what = s->system.on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
+	int most = s->system.on ? most_samples(s) : 0;
 	if (c->sample >= 0)
-		ioctl(c->sample, what, 0);
+		ioctl(c->sample, most ? PERF_EVENT_IOC_REFRESH : what, most);
 	if (c->switches >= 0)
 		ioctl(c->switches, what, 0);
 }
@@ -107,7 +119,7 @@ static int cpu_open(struct cap_session *s, size_t cpu, struct sp_err *err)
 	}
 	c->pulse = cap_sampler_pulse(s->kernel.cpus[cpu]);
 	c->pulse_ns = cap_event_value(c->pulse);
-	cpu_switch(c, s->system.on);
+	cpu_switch(s, c);
 	return 0;
 }
 
@@ -244,7 +256,7 @@ void cap_system_switch(struct cap_session *s, bool on)
 	struct cap_system *y = &s->system;
 	y->on = on;
 	for (size_t i = 0; i < y->n; i++)
-		cpu_switch(&y->cpus[i], on);
+		cpu_switch(s, &y->cpus[i]);
 }
 
 /* --- samples that are left out --- */

@@ -157,6 +157,42 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	equal "$(samples_of "$out2")" 0 "samples of the second"
 }
 
+@test "-a: who is born while /proc is read is told once, not again by records from before" {
+	need_all_cpus
+	cp /bin/sleep onceonly
+	for _ in 1 2 3; do
+		sh -c 'while :; do ./onceonly 0.02 & ./onceonly 0.03 & wait; done' 3>&- &
+		pids+=($!)
+	done
+	for _ in 1 2 3 4 5 6; do
+		sp-capture -q -a -F 99 -d 0.1 >s
+		stream ext s | awk '$1 == "exec" && /onceonly/ { print $2 }' | sort >execs
+		[ -s execs ] || fail "none was seen"
+		equal "$(uniq -d execs)" "" "told twice"
+	done
+}
+
+@test "-a: a file that would be missed travels once a process that maps it is sampled" {
+	need_all_cpus
+	cp /bin/sleep asleep
+	./asleep 1000 3>&- &
+	pids+=($!)
+	start chain-pie busy 60000
+	local busy=$pid
+	runs() { [ "$(readlink "/proc/$1/exe")" = "$PWD/$2" ]; }
+	await runs "${pids[0]}" asleep
+	await runs "$busy" busy
+	rm asleep busy
+	begin -a
+	await has_samples_of "$busy"
+	end
+	stream objects s >objects
+	grep -q "/busy (deleted)$" objects || fail "no image of what runs" "$(cat objects)"
+	! grep -q "/asleep (deleted)$" objects || fail "an image of what sleeps"
+	sp-unwind -q <s | sp-spool -q -o x.spool
+	sp-sym -q --comm busy --format=folded x.spool | grep -q 'main;alpha;beta;gamma_fn;hot'
+}
+
 @test "-a with a command: all are recorded while it runs, its status is ours" {
 	need_all_cpus
 	start chain-pie busy 60000
