@@ -122,12 +122,18 @@ struct count_summary counts_summary(const struct view *v)
 		const struct view_row *row = &v->rows[i];
 		if (!row->n)
 			continue;
-		sp_map64_put(&pids, (uint32_t)v->tasks[row->task].pid, 0);
-		sp_map64_put(&threads, v->tasks[row->task].thread, 0);
 		const struct view_stack *stack = &v->stacks[row->stack];
 		if (stack->n && v->frames[v->stack_frames[stack->at + stack->n - 1]].f.mode ==
 					SP_FRAME_TRUNCATED)
 			s.n_truncated += row->n;
+	}
+	for (size_t i = 0; i < v->n_lanes; i++) {
+		const struct view_lane *lane = &v->lanes[i];
+		const struct view_task *t = &v->tasks[lane->task];
+		if (!lane->n || !v->event_shown[lane->event])
+			continue;
+		sp_map64_put(&pids, (uint32_t)t->pid, 0);
+		sp_map64_put(&threads, t->thread, 0);
 	}
 	s.n_processes = pids.n;
 	s.n_threads = threads.n;

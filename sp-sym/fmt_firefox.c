@@ -82,12 +82,14 @@ struct writer {
 	struct names {
 		uint32_t task, n;
 	} * names;             /* owned; by thread of the spool */
-	uint32_t *stack_of_row; /* owned; of the rows no more is read for each sample */
 	struct known *known_stacks; /* owned; by stack of the view: as known */
 	uint32_t *leaf, *path; /* owned; by stack of the view: its node; room for a way to the root */
 	struct known *known; /* owned; by level: the frame in the last thread that had it */
 	struct sp_map64 pids;           /* those of the threads so far */
+	struct series_cursor cursor;
 	bool failed;
+	struct sp_err *err; /* of what failed when that is not memory: r is not 0 */
+	int r;
 };
 
 static void tables_deinit(struct tables *t)
@@ -353,20 +355,31 @@ static void write_tables(struct writer *w, struct tables *t)
 		   "\"libIndex\":[],\"name\":[]}");
 }
 
-/* Milliseconds, exact. */
+/* Milliseconds, exact: at most OUT_DIGITS + 7 bytes. */
+static uint8_t *put_ms(uint8_t *p, uint64_t ns)
+{
+	unsigned part = (unsigned)(ns % 1000000);
+	p = out_put_u64(p, ns / 1000000);
+	if (!part)
+		return p;
+	*p++ = '.';
+	p = out_put_pairs(p, part, 3);
+	while (p[-1] == '0')
+		p--;
+	return p;
+}
+
 static void write_ms(struct out *o, uint64_t ns)
 {
-	uint64_t part = ns % 1000000;
-	char digits[8] = ".000000";
-	size_t n = 7;
-	out_u64(o, ns / 1000000);
-	if (!part)
-		return;
-	for (size_t i = 6; i > 0; i--, part /= 10)
-		digits[i] = (char)('0' + part % 10);
-	while (digits[n - 1] == '0')
-		n--;
-	out_add(o, digits, n);
+	if (out_room(o, OUT_DIGITS + 7))
+		o->buf.len = (size_t)(put_ms(o->buf.data + o->buf.len, ns) - o->buf.data);
+}
+
+static bool next_sample(struct writer *w, struct series_sample *x)
+{
+	int r = series_next(&w->cursor, x, w->err);
+	w->r = r < 0 ? r : w->r;
+	return r > 0;
 }
 
 /* The columns of the marker table. */
@@ -429,40 +442,59 @@ static void add_losses(struct writer *w, struct tables *t, struct markers *m)
 /* The profiler gives a thread one name: where it had several, a marker for as long as each was seen.
  */
 static void add_names(struct writer *w, struct tables *t, struct markers *m, const struct series *s,
-		      size_t a, size_t b)
+		      size_t list)
 {
-	const struct view_row *rows = w->v->rows;
+	const struct view *v = w->v;
+	struct series_sample x, first = s->lists[list].first, last = first;
 	size_t before = m->n;
-	for (size_t i = a, j; i < b; i = j) {
-		uint32_t task = rows[s->row[i]].task;
-		for (j = i + 1; j < b && rows[s->row[j]].task == task; j++)
-			;
-		if (j == b && m->n == before)
-			return; /* it never had another */
-		add_marker(w, t, m, "thread name", w->v->tasks[task].comm, s->time_ns[i],
-			   s->time_ns[j - 1]);
+	series_rewind(&w->cursor, s, list);
+	while (next_sample(w, &x)) {
+		if (v->lanes[x.lane].task != v->lanes[last.lane].task) {
+			add_marker(w, t, m, "thread name", v->tasks[v->lanes[last.lane].task].comm,
+				   first.time_ns, last.time_ns);
+			first = x;
+		}
+		last = x;
 	}
+	if (m->n > before) /* else it never had another */
+		add_marker(w, t, m, "thread name", v->tasks[v->lanes[last.lane].task].comm,
+			   first.time_ns, last.time_ns);
+}
+
+/* Off CPU the time counts, with --weight on CPU too; the profiler knows no other weights here. */
+static bool has_weights(const struct view *v, uint32_t event)
+{
+	const struct sp_spool_event *e = sp_spool_event(v->spool, event);
+	return e->weight_is_time &&
+	       (v->opt->weight == WEIGHT_DEFAULT ? view_is_offcpu(e)
+						 : v->opt->weight != WEIGHT_SAMPLES);
 }
 
 /* Each time off the CPU of which more than its length is known: as long as it was. */
 static void add_waits(struct writer *w, struct tables *t, struct markers *m, const struct series *s,
-		      size_t a, size_t b)
+		      size_t list)
 {
+	const struct view *v = w->v;
 	struct sp_buf text = {0};
-	for (size_t i = a; i < b && s->weight; i++) {
-		const struct view_row *row = &w->v->rows[s->row[i]];
-		if (!row->wait)
+	struct series_sample x;
+	if (!has_weights(v, v->lanes[s->lists[list].first.lane].event))
+		return;
+	series_rewind(&w->cursor, s, list);
+	while (next_sample(w, &x)) {
+		const struct view_lane *lane = &v->lanes[x.lane];
+		const struct view_row row = {.event = lane->event, .wait = lane->wait};
+		if (!row.wait)
 			continue;
-		struct sp_spool_wait x = sp_spool_wait(w->v->spool, row->wait);
+		struct sp_spool_wait wait = sp_spool_wait(v->spool, row.wait);
 		text.len = 0;
-		sp_buf_str(&text, wait_state(w->v, row));
-		if (x.waker_tid)
-			sp_buf_printf(&text, ", woken by %s (%d/%d)", wait_comm(&x), x.waker_pid,
-				      x.waker_tid);
+		sp_buf_str(&text, wait_state(v, &row));
+		if (wait.waker_tid)
+			sp_buf_printf(&text, ", woken by %s (%d/%d)", wait_comm(&wait),
+				      wait.waker_pid, wait.waker_tid);
 		sp_buf_u8(&text, 0);
-		uint64_t from = s->weight[i] < s->time_ns[i] ? s->time_ns[i] - s->weight[i] : 0;
+		uint64_t from = x.weight < x.time_ns ? x.time_ns - x.weight : 0;
 		add_marker(w, t, m, "off CPU", text.failed ? "" : (const char *)text.data, from,
-			   s->time_ns[i]);
+			   x.time_ns);
 	}
 	w->failed |= text.failed;
 	sp_buf_deinit(&text);
@@ -478,12 +510,12 @@ static void write_markers(struct writer *w, struct tables *t, const struct serie
 			    .start = {.memory = true},
 			    .end = {.memory = true},
 			    .phase = {.memory = true}};
-	size_t a = s->start[list], b = s->start[list + 1];
-	if (w->names[w->v->tasks[w->v->rows[s->row[a]].task].thread].n > 1)
-		add_names(w, t, &m, s, a, b);
-	add_waits(w, t, &m, s, a, b);
+	const struct view_task *task = &w->v->tasks[w->v->lanes[s->lists[list].first.lane].task];
+	if (w->names[task->thread].n > 1)
+		add_names(w, t, &m, s, list);
+	add_waits(w, t, &m, s, list);
 	if (first_of_pid)
-		add_execs(w, t, &m, w->v->tasks[w->v->rows[s->row[a]].task].pid);
+		add_execs(w, t, &m, task->pid);
 	if (first)
 		add_losses(w, t, &m);
 	struct {
@@ -506,45 +538,55 @@ static void write_markers(struct writer *w, struct tables *t, const struct serie
 	out_char(o, '}');
 }
 
-/* Off CPU the time counts, with --weight on CPU too; the profiler knows no other weights here. */
-static bool has_weights(const struct view *v, uint32_t event)
+/* Times do not decrease. */
+static uint64_t time_in(const struct view *v, const struct series_sample *x, uint64_t *last)
 {
-	const struct sp_spool_event *e = sp_spool_event(v->spool, event);
-	return e->weight_is_time &&
-	       (v->opt->weight == WEIGHT_DEFAULT ? view_is_offcpu(e)
-						 : v->opt->weight != WEIGHT_SAMPLES);
+	uint64_t time = x->time_ns > v->first_ns ? x->time_ns - v->first_ns : 0;
+	*last = time > *last ? time : *last;
+	return *last;
 }
 
-static bool needs_weights(const struct view *v)
+enum sample_column { COLUMN_WEIGHT, COLUMN_STACK, COLUMN_TIME };
+
+/* One column of all samples of the list. */
+static void write_column(struct writer *w, struct tables *t, const struct series *s, size_t list,
+			 enum sample_column which)
 {
-	bool any = false;
-	for (uint32_t e = 0; view_next_event(v, &e); e++)
-		any |= has_weights(v, e);
-	return any;
+	static const char *const names[] = {"weight", "stack", "time"};
+	struct out *o = w->o;
+	struct series_sample x;
+	uint64_t last = 0;
+	bool first = true;
+	begin(o, names[which]);
+	series_rewind(&w->cursor, s, list);
+	while (next_sample(w, &x) && out_room(o, OUT_DIGITS + 8)) {
+		uint8_t *p = o->buf.data + o->buf.len;
+		*p = ',';
+		p += !first;
+		first = false;
+		if (which == COLUMN_STACK)
+			p = out_put_u64(p, stack_of(w, t, x.stack));
+		else
+			p = put_ms(p, which == COLUMN_TIME ? time_in(w->v, &x, &last) : x.weight);
+		o->buf.len = (size_t)(p - o->buf.data);
+	}
+	out_char(o, ']');
 }
 
-static void write_samples(struct writer *w, struct tables *t, const struct series *s, size_t a,
-			  size_t b)
+static void write_samples(struct writer *w, struct tables *t, const struct series *s, size_t list)
 {
 	struct out *o = w->o;
-	size_t n = b - a;
-	bool weights = has_weights(w->v, w->v->rows[s->row[a]].event);
-	out_printf(o, "\"samples\":{\"length\":%zu,\"weightType\":\"%s\"", n,
-		   weights ? "tracing-ms" : "samples");
+	const struct series_list *l = &s->lists[list];
+	bool weights = has_weights(w->v, w->v->lanes[l->first.lane].event);
+	out_printf(o, "\"samples\":{\"length\":%llu,\"weightType\":\"%s\"",
+		   (unsigned long long)l->n, weights ? "tracing-ms" : "samples");
 	if (weights)
-		COLUMN(o, "weight", n, write_ms(o, s->weight[a + i]));
+		write_column(w, t, s, list, COLUMN_WEIGHT);
 	else
 		out_str(o, ",\"weight\":null");
-	COLUMN(o, "stack", n, out_u64(o, stack_of(w, t, w->stack_of_row[s->row[a + i]])));
-	begin(o, "time");
-	uint64_t last = 0;
-	for (size_t i = a; i < b; i++) {
-		uint64_t time = s->time_ns[i] > w->v->first_ns ? s->time_ns[i] - w->v->first_ns : 0;
-		last = time > last ? time : last;
-		out_str(o, i > a ? "," : "");
-		write_ms(o, last);
-	}
-	out_str(o, "]}");
+	write_column(w, t, s, list, COLUMN_STACK);
+	write_column(w, t, s, list, COLUMN_TIME);
+	out_char(o, '}');
 }
 
 static void write_strings(struct out *o, const struct tables *t)
@@ -563,8 +605,8 @@ static bool name_threads(struct writer *w)
 	const struct view *v = w->v;
 	uint64_t *n = calloc(v->n_tasks + 1, sizeof *n);
 	w->names = calloc(sp_spool_n_threads(v->spool) + 1, sizeof *w->names);
-	for (size_t i = 0; n && i < v->n_rows; i++)
-		n[v->rows[i].task] += v->rows[i].n;
+	for (size_t i = 0; n && i < v->n_lanes; i++)
+		n[v->lanes[i].task] += v->lanes[i].n;
 	for (size_t i = 0; n && w->names && i < v->n_tasks; i++) {
 		struct names *names = &w->names[v->tasks[i].thread];
 		if (!n[i])
@@ -609,18 +651,19 @@ static void write_thread(struct writer *w, const struct series *s, size_t list,
 	struct out *o = w->o;
 	const struct view *v = w->v;
 	struct tables t = {0};
-	size_t a = s->start[list], b = s->start[list + 1];
-	const struct names *names = &w->names[v->tasks[v->rows[s->row[a]].task].thread];
+	const struct view_lane *lane = &v->lanes[s->lists[list].first.lane];
+	const struct names *names = &w->names[v->tasks[lane->task].thread];
 	const struct view_task *task = &v->tasks[names->task];
 	const struct view_task *main = &v->tasks[process[task - v->tasks]];
-	uint32_t event = v->rows[s->row[a]].event;
 	size_t n_events = v->apart ? sp_spool_n_events(v->spool) : 1;
-	bool again = s->start[list - list % n_events] < a; /* the thread has an earlier list */
+	bool again = false; /* the thread has an earlier list */
+	for (size_t i = list - list % n_events; i < list; i++)
+		again |= s->lists[i].n > 0;
 	bool first = w->thread++ == 0, is_main = task->tid == task->pid && !again;
 	bool first_of_pid = sp_map64_get(&w->pids, (uint32_t)task->pid) == SP_NOT_FOUND;
 	put(w, &w->pids, (uint32_t)task->pid, 0);
 	out_str(o, first ? "\n{\"name\":" : ",\n{\"name\":");
-	write_names(v, o, task, sp_spool_event(v->spool, event), again);
+	write_names(v, o, task, sp_spool_event(v->spool, lane->event), again);
 	out_str(o, ",\"processName\":");
 	out_json(o, *main->comm ? main->comm : "?");
 	out_printf(o,
@@ -628,7 +671,7 @@ static void write_thread(struct writer *w, const struct series *s, size_t list,
 		   "\"processStartupTime\":0,\"processShutdownTime\":null,\"registerTime\":0,"
 		   "\"unregisterTime\":null,\"pausedRanges\":[],\"showMarkersInTimeline\":true,\n",
 		   is_main ? "true" : "false", task->pid);
-	write_samples(w, &t, s, a, b);
+	write_samples(w, &t, s, list);
 	write_tables(w, &t);
 	write_markers(w, &t, s, list, first_of_pid, first);
 	write_strings(o, &t);
@@ -644,8 +687,8 @@ static void write_meta(struct view *v, struct out *o)
 						    {"Kernel", "orange"},
 						    {"Python", "green"},
 						    {"JIT", "blue"}};
-	uint64_t start_us =
-		info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, v->first_ns) : 0;
+	uint64_t start_us = info->start_timestamp_us ? sp_spool_timestamp_us(v->spool, v->first_ns)
+						     : view_wall_ns(v, v->first_ns) / 1000;
 	uint64_t interval_us = info->sample_interval_us ? info->sample_interval_us : 1000;
 	out_str(o, "{\"meta\":{\"categories\":[");
 	for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
@@ -707,34 +750,32 @@ static void write_libs(struct writer *w)
 static bool make_columns(struct writer *w)
 {
 	const struct view *v = w->v;
-	w->stack_of_row = calloc(v->n_rows + 1, sizeof *w->stack_of_row);
 	w->known_stacks = calloc(v->n_stacks + 1, sizeof *w->known_stacks);
-	for (size_t i = 0; w->stack_of_row && i < v->n_rows; i++)
-		w->stack_of_row[i] = v->rows[i].stack;
-	return w->stack_of_row && w->known_stacks;
+	w->known = calloc(v->n_levels + 1, sizeof *w->known);
+	w->leaf = calloc(v->n_stacks + 1, sizeof *w->leaf);
+	w->path = calloc(v->max_levels + 1, sizeof *w->path);
+	return w->known_stacks && w->known && w->leaf && w->path;
 }
 
 int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 {
-	struct writer w = {.v = v, .o = o};
-	struct series s;
-	int r = out_gzip(o, v->n_samples > 1000000 ? 1 : 6, err);
-	if (r >= 0)
-		r = series_init(&s, v, needs_weights(v), err);
-	if (r < 0)
-		return r;
-	uint32_t *process = groups_process_tasks(v, err);
-	w.known = calloc(v->n_levels + 1, sizeof *w.known);
-	w.leaf = calloc(v->n_stacks + 1, sizeof *w.leaf);
-	w.path = calloc(v->max_levels + 1, sizeof *w.path);
-	w.failed = !process || !name_threads(&w) || !make_columns(&w) || !w.known || !w.leaf || !w.path;
-	if (!w.failed)
+	struct writer w = {.v = v, .o = o, .err = err};
+	struct series s = {0};
+	uint32_t *process = NULL;
+	w.r = out_gzip(o, v->n_samples > 1000000 ? 1 : 6, err);
+	if (w.r >= 0)
+		w.r = series_init(&s, v, err);
+	if (w.r >= 0) {
+		process = groups_process_tasks(v, err);
+		w.failed = !process || !name_threads(&w) || !make_columns(&w);
+	}
+	if (w.r >= 0 && !w.failed)
 		make_nodes(&w);
-	if (!w.failed) {
+	if (w.r >= 0 && !w.failed) {
 		write_meta(v, o);
 		out_str(o, ",\n\"pages\":[],\"counters\":[],\"profilerOverhead\":[],\"threads\":[");
-		for (size_t i = 0; i < s.n_lists && !w.failed; i++)
-			if (s.start[i] < s.start[i + 1])
+		for (size_t i = 0; i < s.n_lists && w.r >= 0 && !w.failed; i++)
+			if (s.lists[i].n)
 				write_thread(&w, &s, i, process);
 		out_char(o, ']');
 		write_libs(&w);
@@ -751,10 +792,9 @@ int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 	free(w.leaf);
 	free(w.path);
 	free(w.names);
-	free(w.stack_of_row);
 	free(w.known_stacks);
 	sp_map64_deinit(&w.lib_ids);
 	sp_map64_deinit(&w.pids);
 	series_deinit(&s);
-	return w.failed ? sp_err_nomem(err) : 0;
+	return w.r < 0 ? w.r : w.failed ? sp_err_nomem(err) : 0;
 }

@@ -217,29 +217,24 @@ static int write_samples(struct view *v, struct out *o, struct sp_err *err)
 	view_rewind(v);
 	while ((r = view_next(v, &s, err)) > 0 && sp_stop_level() < 2) {
 		const struct view_row *row = &v->rows[s.row];
+		const uint64_t columns[] = {s.time_ns, v->lanes[s.lane].task, row->event,
+					    row->stack, s.weight};
 		item(o, i++);
-		out_char(o, '[');
-		out_u64(o, s.time_ns);
-		out_char(o, ',');
-		out_u64(o, row->task);
-		out_char(o, ',');
-		out_u64(o, row->event);
-		out_char(o, ',');
-		out_u64(o, row->stack);
-		out_char(o, ',');
-		out_u64(o, s.weight);
-		out_char(o, ',');
-		if (s.cpu == UINT32_MAX)
-			out_str(o, "null");
-		else
-			out_u64(o, s.cpu);
-		if (waits && row->wait) {
-			out_char(o, ',');
-			out_u64(o, row->wait);
-		} else if (waits) {
-			out_str(o, ",null");
+		if (!out_room(o, 7 * (OUT_DIGITS + 1) + 2))
+			break;
+		uint8_t *p = o->buf.data + o->buf.len;
+		*p++ = '[';
+		for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+			p = out_put_u64(p, columns[k]);
+			*p++ = ',';
 		}
-		out_char(o, ']');
+		p = s.cpu == UINT32_MAX ? out_put(p, "null", 4) : out_put_u64(p, s.cpu);
+		if (waits && row->wait)
+			p = out_put_u64(out_put(p, ",", 1), row->wait);
+		else if (waits)
+			p = out_put(p, ",null", 5);
+		*p++ = ']';
+		o->buf.len = (size_t)(p - o->buf.data);
 	}
 	out_str(o, "]}\n");
 	return r < 0 ? r : 0;

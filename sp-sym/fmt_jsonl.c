@@ -243,23 +243,26 @@ static int write_samples(struct view *v, struct out *o, const uint64_t *ids, str
 	sp_buf_printf(&begin, "{\"spool_id\":%llu,\"seq\":", (unsigned long long)spool_id(v));
 	int r = make_texts(&t, v) && !begin.failed ? 1 : sp_err_nomem(err);
 	view_rewind(v);
+	v->by_stack.base = ids;
+	v->by_stack.size = sizeof *ids;
 	while (r > 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
 		const struct view_row *row = &v->rows[s.row];
 		uint64_t wall_ns = view_wall_ns(v, s.time_ns);
-		out_add(o, begin.data, begin.len);
-		out_u64(o, s.seq);
-		out_add(o, time, sizeof time - 1);
-		out_u64(o, wall_ns ? wall_ns : s.time_ns);
-		add_text(o, &t, row->task);
+		if (!out_room(o, begin.len + 2 * OUT_DIGITS + sizeof time))
+			break;
+		uint8_t *p = out_put(o->buf.data + o->buf.len, begin.data, begin.len);
+		p = out_put(out_put_u64(p, s.seq), time, sizeof time - 1);
+		p = out_put_u64(p, wall_ns ? wall_ns : s.time_ns);
+		o->buf.len = (size_t)(p - o->buf.data);
+		add_text(o, &t, v->lanes[s.lane].task);
 		add_text(o, &t, t.events + row->event);
-		if (s.cpu == UINT32_MAX)
-			out_add(o, "-1", 2);
-		else
-			out_u64(o, s.cpu);
-		out_add(o, stack, sizeof stack - 1);
-		out_u64(o, ids[row->stack]);
-		out_add(o, weight, sizeof weight - 1);
-		out_u64(o, s.weight);
+		if (!out_room(o, 3 * OUT_DIGITS + sizeof stack + sizeof weight))
+			break;
+		p = o->buf.data + o->buf.len;
+		p = s.cpu == UINT32_MAX ? out_put(p, "-1", 2) : out_put_u64(p, s.cpu);
+		p = out_put_u64(out_put(p, stack, sizeof stack - 1), ids[row->stack]);
+		p = out_put_u64(out_put(p, weight, sizeof weight - 1), s.weight);
+		o->buf.len = (size_t)(p - o->buf.data);
 		if (row->wait)
 			write_wait(v, o, row->wait);
 		out_add(o, "}\n", 2);

@@ -20,7 +20,7 @@ struct writer {
 static size_t profile_of(const struct view *v, bool together, const struct view_row *row)
 {
 	size_t n_events = sp_spool_n_events(v->spool);
-	return !together ? series_list(v, row)
+	return !together ? series_list(v, row->task, row->event)
 	       : v->apart ? row->task * n_events + row->event
 			  : row->task;
 }
@@ -80,19 +80,19 @@ static void write_stack(struct writer *w, uint32_t stack)
 }
 
 /* Weights are times where --weight does not say otherwise. */
-static void choose_event(struct writer *w, const struct view_row *row)
+static void choose_event(struct writer *w, uint32_t event)
 {
-	const struct sp_spool_event *e = sp_spool_event(w->v->spool, row->event);
+	const struct sp_spool_event *e = sp_spool_event(w->v->spool, event);
 	w->time = w->v->opt->weight != WEIGHT_SAMPLES && e->weight_is_time &&
 		  (w->v->apart || view_weight_is_time(w->v));
 }
 
-static void begin_profile(struct writer *w, size_t index, const struct view_row *row, uint64_t sum)
+static void begin_profile(struct writer *w, size_t index, uint32_t task, uint32_t event, uint64_t sum)
 {
-	const struct view_task *t = &w->v->tasks[row->task];
+	const struct view_task *t = &w->v->tasks[task];
 	struct out name = {.memory = true};
 	if (w->v->apart)
-		out_printf(&name, "%s: ", sp_spool_event(w->v->spool, row->event)->name);
+		out_printf(&name, "%s: ", sp_spool_event(w->v->spool, event)->name);
 	out_str(&name, *t->comm ? t->comm : "?");
 	out_printf(&name, " %d/%d", t->pid, t->tid);
 	out_char(&name, 0);
@@ -110,46 +110,53 @@ static uint64_t value(const struct writer *w, uint64_t n, uint64_t weight)
 	return w->time ? weight : n;
 }
 
-/* Samples a to b of a series; neighbours with equal stacks are one. */
-static void write_series(struct writer *w, const struct series *s, size_t a, size_t b, size_t index)
+/* The samples of a list; neighbours with equal stacks are one. */
+static int write_series(struct writer *w, const struct series *s, size_t list, size_t index,
+			struct sp_err *err)
 {
-	const struct view_row *rows = w->v->rows;
-	uint64_t sum = 0;
-	choose_event(w, &rows[s->row[a]]);
-	for (size_t i = a; i < b; i++)
-		sum += value(w, 1, s->weight[i]);
-	begin_profile(w, index, &rows[s->row[b - 1]], sum);
-	for (size_t i = a; i < b; i++) {
-		if (i > a && rows[s->row[i]].stack == rows[s->row[i - 1]].stack)
+	const struct series_list *l = &s->lists[list];
+	const struct view_lane *lane = &w->v->lanes[l->last.lane];
+	struct series_cursor c;
+	struct series_sample x;
+	uint32_t last = SP_NONE;
+	uint64_t run = 0;
+	int r;
+	choose_event(w, lane->event);
+	begin_profile(w, index, lane->task, lane->event, value(w, l->n, l->weight));
+	series_rewind(&c, s, list);
+	for (; (r = series_next(&c, &x, err)) > 0; last = x.stack) {
+		if (x.stack == last)
 			continue;
-		out_str(w->o, i > a ? ",\n" : "\n");
-		write_stack(w, rows[s->row[i]].stack);
+		out_str(w->o, last != SP_NONE ? ",\n" : "\n");
+		write_stack(w, x.stack);
 	}
 	out_str(w->o, "],\n\"weights\": [");
-	for (size_t i = a; i < b;) {
-		uint64_t run = 0;
-		size_t j = i;
-		for (; j < b && rows[s->row[j]].stack == rows[s->row[i]].stack; j++)
-			run += value(w, 1, s->weight[j]);
-		out_str(w->o, i > a ? "," : "");
-		out_u64(w->o, run);
-		i = j;
+	last = l->first.stack;
+	series_rewind(&c, s, list);
+	while (r >= 0 && (r = series_next(&c, &x, err)) > 0) {
+		if (x.stack != last) {
+			out_u64(w->o, run);
+			out_char(w->o, ',');
+			run = 0;
+		}
+		run += value(w, 1, x.weight);
+		last = x.stack;
 	}
+	out_u64(w->o, run);
 	out_str(w->o, "]}");
+	return r;
 }
 
 static int write_in_time_order(struct writer *w, struct sp_err *err)
 {
 	struct series s;
 	size_t index = 0;
-	int r = series_init(&s, w->v, true, err);
-	if (r < 0)
-		return r;
-	for (size_t t = 0; t < s.n_lists; t++)
-		if (s.start[t] < s.start[t + 1])
-			write_series(w, &s, s.start[t], s.start[t + 1], index++);
+	int r = series_init(&s, w->v, err);
+	for (size_t i = 0; i < s.n_lists && r >= 0; i++)
+		if (s.lists[i].n)
+			r = write_series(w, &s, i, index++, err);
 	series_deinit(&s);
-	return 0;
+	return r;
 }
 
 static int by_task(const void *a, const void *b)
@@ -176,11 +183,11 @@ static int write_together(struct writer *w, struct sp_err *err)
 	qsort(list, n, sizeof *list, by_task);
 	for (size_t a = 0, b; a < n; a = b) {
 		uint64_t sum = 0;
-		choose_event(w, list[a]);
+		choose_event(w, list[a]->event);
 		for (b = a; b < n && profile_of(v, true, list[b]) == profile_of(v, true, list[a]);
 		     b++)
 			sum += value(w, list[b]->n, list[b]->weight);
-		begin_profile(w, index++, list[a], sum);
+		begin_profile(w, index++, list[a]->task, list[a]->event, sum);
 		for (size_t i = a; i < b; i++) {
 			out_str(w->o, i > a ? ",\n" : "\n");
 			write_stack(w, list[i]->stack);

@@ -156,8 +156,8 @@ static int write_containers(const struct view *v, struct out *o, const struct te
 		return rc;
 	uint64_t *n = calloc(g.n + 1, sizeof *n);
 	bool any = false;
-	for (size_t i = 0; n && i < v->n_rows; i++)
-		n[groups_of(&g, v, i)] += v->rows[i].n;
+	for (size_t i = 0; n && i < v->n_lanes; i++)
+		n[g.of_task[v->lanes[i].task]] += v->lanes[i].n;
 	for (size_t i = 0; i < g.n; i++)
 		any |= strcmp(g.names[i], "host") != 0;
 	if (any && n)

@@ -131,12 +131,15 @@ static void add_head(struct out *o, const struct head_texts *h, size_t i)
 	out_add(o, h->text.buf.data + h->at[i], h->at[i + 1] - h->at[i]);
 }
 
-/* A number in as many columns as least, a power of ten, has digits. */
-static void padded(struct out *o, uint64_t n, uint64_t least, char fill)
+/* A number in that many columns at least. */
+static uint8_t *put_padded(uint8_t *p, uint64_t n, size_t columns, uint8_t fill)
 {
-	for (; least > 1 && n < least; least /= 10)
-		out_char(o, fill);
-	out_u64(o, n);
+	uint8_t digits[OUT_DIGITS];
+	size_t len = (size_t)(out_put_u64(digits, n) - digits);
+	for (; columns > len; columns--)
+		*p++ = fill;
+	memcpy(p, digits, len);
+	return p + len;
 }
 
 static void write_wait(const struct view *v, struct out *o, const struct view_row *row)
@@ -156,17 +159,21 @@ static void write_head(const struct view *v, struct out *o, const struct head_te
 		       const struct view_sample *s)
 {
 	const struct view_row *row = &v->rows[s->row];
-	add_head(o, h, row->task);
+	add_head(o, h, v->lanes[s->lane].task);
+	if (!out_room(o, 4 * OUT_DIGITS))
+		return;
+	uint8_t *p = o->buf.data + o->buf.len;
 	if (s->cpu != UINT32_MAX) {
-		out_char(o, '[');
-		padded(o, s->cpu, 100, '0');
-		out_add(o, "] ", 2);
+		*p++ = '[';
+		p = put_padded(p, s->cpu, 3, '0');
+		p = out_put(p, "] ", 2);
 	}
-	padded(o, s->time_ns / 1000000000, 10000, ' ');
-	out_char(o, '.');
-	padded(o, s->time_ns / 1000 % 1000000, 100000, '0');
-	out_add(o, ": ", 2);
-	padded(o, s->weight, 1000000000, ' ');
+	p = put_padded(p, s->time_ns / 1000000000, 5, ' ');
+	*p++ = '.';
+	p = out_put_pairs(p, (unsigned)(s->time_ns / 1000 % 1000000), 3);
+	p = out_put(p, ": ", 2);
+	p = put_padded(p, s->weight, 10, ' ');
+	o->buf.len = (size_t)(p - o->buf.data);
 	add_head(o, h, v->n_tasks + row->event);
 	if (row->wait)
 		write_wait(v, o, row);
@@ -203,6 +210,8 @@ int format_text(struct view *v, struct out *o, struct sp_err *err)
 	if (r >= 0 && !pieces_dense(&pieces, v->n_stacks))
 		r = sp_err_nomem(err);
 	view_rewind(v);
+	v->by_stack.base = pieces.v;
+	v->by_stack.size = sizeof *pieces.v;
 	while (r >= 0 && sp_stop_level() < 2 && (r = view_next(v, &s, err)) > 0) {
 		write_head(v, o, &h, &s);
 		if (!write_stack(v, o, &pieces, &t, v->rows[s.row].stack))

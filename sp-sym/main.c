@@ -17,6 +17,7 @@
 #include "command.h"
 #include "elf/archive.h"
 #include "exe.h"
+#include "scratch.h"
 #include "unnamed.h"
 #include "view.h"
 
@@ -90,6 +91,8 @@ static int fill(struct view *v, struct sp_err *err)
 		fputs("\r\033[K", stderr);
 	if (r >= 0)
 		r = view_shape(v, err);
+	if (r >= 0 && v->opt->format->says_tasks)
+		r = view_count_lanes(v, err);
 	if (r >= 0 && v->opt->by_line)
 		r = view_by_line(v, err);
 	return r >= 0 && v->opt->format->stacks ? view_prune(v, err) : r;
@@ -397,6 +400,8 @@ int main(int argc, char **argv)
 		if (isatty(STDERR_FILENO) && sp_verbosity >= 0)
 			show_progress(&opt);
 		start_command(&opt);
+		if (opt.format->scratch)
+			opt.scratch_fd = scratch_open(opt.output);
 		status = opt.follow ? follow(&opt) : run(&opt);
 	}
 	options_deinit(&opt);

@@ -4,6 +4,7 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -476,7 +477,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 	};
 	const char *arg;
 	int which, n = 1;
-	*opt = (struct view_options){.min_percent = -1, .require = -1, .format = view_formats};
+	*opt = (struct view_options){
+		.min_percent = -1, .require = -1, .format = view_formats, .scratch_fd = -1};
 	sp_cli_init(&cli, argc, argv);
 	for (;;) {
 		while ((which = sp_cli_next(&cli, &arg)) != SP_CLI_END)
@@ -520,6 +522,8 @@ void options_parse(struct view_options *opt, int argc, char **argv)
 void options_deinit(struct view_options *opt)
 {
 	command_free(opt->command);
+	if (opt->scratch_fd >= 0)
+		close(opt->scratch_fd);
 	if (opt->resolver.cache)
 		sp_cachedir_close(&opt->cache);
 	free(opt->pids.v);

@@ -50,6 +50,7 @@ struct view_options {
 	struct sp_cachedir cache; /* open, unless no_cache: what resolver.cache points to */
 	const char *symbolizer;  /* the command of --symbolizer, or NULL */
 	struct command *command; /* owned: that, running; or NULL */
+	int scratch_fd;          /* owned: for what formats put aside (scratch.h); or -1 */
 	struct sp_resolver_options resolver;
 	enum sp_debuginfod_mode debuginfod;
 	char **operands; /* after the input: addresses of --exe */

@@ -11,14 +11,18 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "deflate.h"
 
 #define OUT_BUFFER (256u << 10)
 #define OUT_PIECES 1024 /* Linux takes no more in one call (UIO_MAXIOV) */
 
-/* Everything is kept and compressed at the end: libdeflate takes whole buffers, and viewers in
- * browsers read only the first member of a gzip file. */
+/* libdeflate takes whole buffers, and viewers in browsers read only the first member of a gzip file:
+ * what is not too long is kept and compressed at the end, the rest as it comes, less tightly. */
+#define GZIP_WHOLE (64u << 20)
 struct out_gzip {
-	struct sp_buf plain; /* owned */
+	struct sp_buf plain;   /* owned */
+	struct deflate *piecewise; /* owned; once there is more than GZIP_WHOLE */
+	struct sp_buf packed;  /* owned: what that has made */
 	int level;
 };
 
@@ -104,10 +108,23 @@ static void put(struct out *o, const void *data, size_t n)
 		o->os_error = err.os ? err.os : EIO;
 }
 
+static void put_packed(struct out *o)
+{
+	struct sp_buf *packed = &o->gzip->packed;
+	o->buf.failed |= packed->failed;
+	put(o, packed->data, packed->len);
+	packed->len = 0;
+}
+
 /* The member's header has time 0, so that equal profiles give equal bytes. */
 static bool put_gzip(struct out *o)
 {
-	const struct out_gzip *g = o->gzip;
+	struct out_gzip *g = o->gzip;
+	if (g->piecewise) {
+		deflate_end(g->piecewise, &g->packed);
+		put_packed(o);
+		return !o->buf.failed;
+	}
 	struct libdeflate_compressor *z = libdeflate_alloc_compressor(g->level);
 	size_t room = z ? libdeflate_gzip_compress_bound(z, g->plain.len) : 0;
 	void *packed = room && !g->plain.failed ? malloc(room) : NULL;
@@ -120,10 +137,30 @@ static bool put_gzip(struct out *o)
 	return n > 0;
 }
 
+static void keep(struct out *o, const void *data, size_t n)
+{
+	struct out_gzip *g = o->gzip;
+	if (!g->piecewise && g->plain.len + n <= GZIP_WHOLE) {
+		sp_buf_add(&g->plain, data, n);
+		return;
+	}
+	if (!g->piecewise) {
+		g->piecewise = deflate_new();
+		if (!g->piecewise || g->plain.failed) {
+			o->buf.failed = true;
+			return;
+		}
+		deflate_add(g->piecewise, g->plain.data, g->plain.len, &g->packed);
+		sp_buf_deinit(&g->plain);
+	}
+	deflate_add(g->piecewise, data, n, &g->packed);
+	put_packed(o);
+}
+
 static void put_or_keep(struct out *o, const void *data, size_t n)
 {
 	if (o->gzip)
-		sp_buf_add(&o->gzip->plain, data, n);
+		keep(o, data, n);
 	else
 		put(o, data, n);
 }
@@ -187,8 +224,11 @@ void out_add_kept(struct out *o, const void *data, size_t n)
 
 static void release(struct out *o)
 {
-	if (o->gzip)
+	if (o->gzip) {
 		sp_buf_deinit(&o->gzip->plain);
+		sp_buf_deinit(&o->gzip->packed);
+		deflate_free(o->gzip->piecewise);
+	}
 	free(o->gzip);
 	free(o->pieces);
 	free(o->path);
@@ -260,24 +300,15 @@ void out_str(struct out *o, const char *s)
 	out_add(o, s, strlen(s));
 }
 
+const char out_pairs[201] = "00010203040506070809101112131415161718192021222324"
+			    "25262728293031323334353637383940414243444546474849"
+			    "50515253545556575859606162636465666768697071727374"
+			    "75767778798081828384858687888990919293949596979899";
+
 void out_u64(struct out *o, uint64_t v)
 {
-	static const char pairs[] = "00010203040506070809101112131415161718192021222324"
-				    "25262728293031323334353637383940414243444546474849"
-				    "50515253545556575859606162636465666768697071727374"
-				    "75767778798081828384858687888990919293949596979899";
-	char tmp[20];
-	size_t n = sizeof tmp;
-	for (; v >= 100; v /= 100)
-		memcpy(tmp + (n -= 2), pairs + v % 100 * 2, 2);
-	if (v >= 10)
-		memcpy(tmp + (n -= 2), pairs + v * 2, 2);
-	else
-		tmp[--n] = (char)('0' + v);
-	if (out_room(o, sizeof tmp)) {
-		memcpy(o->buf.data + o->buf.len, tmp + n, sizeof tmp - n);
-		o->buf.len += sizeof tmp - n;
-	}
+	if (out_room(o, OUT_DIGITS))
+		o->buf.len = (size_t)(out_put_u64(o->buf.data + o->buf.len, v) - o->buf.data);
 }
 
 void out_i64(struct out *o, int64_t v)

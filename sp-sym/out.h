@@ -63,6 +63,48 @@ void out_i64(struct out *o, int64_t v);
 void out_hex(struct out *o, uint64_t v);
 void out_printf(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for what is written in hot loops: into room that was made, whose end is returned. */
+#define OUT_DIGITS 20u /* that a u64 has at most */
+extern const char out_pairs[201];
+
+static inline uint8_t *out_put(uint8_t *p, const void *data, size_t n)
+{
+	memcpy(p, data, n);
+	return p + n;
+}
+
+/* n pairs of digits of v. */
+static inline uint8_t *out_put_pairs(uint8_t *p, unsigned v, unsigned n)
+{
+	for (unsigned i = n; i--; v /= 100)
+		memcpy(p + 2 * (size_t)i, out_pairs + v % 100 * 2, 2);
+	return p + 2 * (size_t)n;
+}
+
+/* v below 10^8. */
+static inline uint8_t *out_put_short(uint8_t *p, unsigned v)
+{
+	unsigned pairs = v < 100 ? 0 : v < 10000 ? 1 : v < 1000000 ? 2 : 3; /* after the first one */
+	static const unsigned unit[] = {1, 100, 10000, 1000000};
+	unsigned first = v / unit[pairs];
+	if (first >= 10)
+		return out_put_pairs(p, v, pairs + 1);
+	*p++ = (uint8_t)('0' + first);
+	return out_put_pairs(p, v % unit[pairs], pairs);
+}
+
+static inline uint8_t *out_put_u64(uint8_t *p, uint64_t v)
+{
+	const uint64_t e8 = 100000000;
+	if (v < e8)
+		return out_put_short(p, (unsigned)v);
+	if (v < e8 * e8)
+		return out_put_pairs(out_put_short(p, (unsigned)(v / e8)), (unsigned)(v % e8), 4);
+	p = out_put_short(p, (unsigned)(v / e8 / e8));
+	p = out_put_pairs(p, (unsigned)(v / e8 % e8), 4);
+	return out_put_pairs(p, (unsigned)(v % e8), 4);
+}
+
 static inline void out_char(struct out *o, char c)
 {
 	if (out_room(o, 1))

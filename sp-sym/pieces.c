@@ -6,32 +6,43 @@
 
 bool pieces_dense(struct pieces *p, size_t n)
 {
-	p->n_dense = n;
-	p->dense = calloc(n + 1, sizeof *p->dense);
-	return p->dense != NULL;
+	p->dense = true;
+	p->n = n;
+	p->v = calloc(n + 1, sizeof *p->v);
+	return p->v != NULL;
 }
 
-static uint32_t find(const struct pieces *p, uint64_t key)
+static const struct piece *find(const struct pieces *p, uint64_t key)
 {
-	if (!p->dense)
-		return sp_map64_get(&p->ids, key);
-	return p->dense[key] ? p->dense[key] - 1 : SP_NOT_FOUND;
+	uint32_t id = p->dense ? (uint32_t)key : sp_map64_get(&p->ids, key);
+	return id != SP_NOT_FOUND && p->v[id].n ? &p->v[id] : NULL;
 }
 
-static bool enter(struct pieces *p, uint64_t key, uint32_t id)
+/* A place for a new piece; NULL when memory ends. */
+static struct piece *enter(struct pieces *p, uint64_t key)
 {
-	if (!p->dense)
-		return sp_map64_put(&p->ids, key, id);
-	p->dense[key] = id + 1;
-	return true;
+	if (p->dense)
+		return &p->v[key];
+	struct piece *piece = SP_PUSH(&p->v, &p->n, &p->cap);
+	return piece && sp_map64_put(&p->ids, key, (uint32_t)p->n - 1) ? piece : NULL;
+}
+
+static void forget_all(struct pieces *p)
+{
+	sp_map64_clear(&p->ids);
+	if (p->dense)
+		memset(p->v, 0, p->n * sizeof *p->v);
+	else
+		p->n = 0;
+	p->kept.len = 0;
 }
 
 bool pieces_write(struct pieces *p, uint64_t key, struct out *o)
 {
-	uint32_t id = find(p, key);
-	if (id == SP_NOT_FOUND)
+	const struct piece *piece = find(p, key);
+	if (!piece)
 		return false;
-	out_add_kept(o, p->kept.data + p->at[id], p->at[id + 1] - p->at[id]);
+	out_add_kept(o, p->kept.data + piece->at, piece->n);
 	return true;
 }
 
@@ -42,19 +53,15 @@ bool pieces_end(struct pieces *p, uint64_t key, struct out *o)
 		out_flush(o); /* what is kept may move */
 	if (p->kept.len > ROOM) {
 		out_flush(o);
-		sp_map64_clear(&p->ids);
-		if (p->dense)
-			memset(p->dense, 0, p->n_dense * sizeof *p->dense);
-		p->kept.len = p->n = 0;
+		forget_all(p);
 	}
-	if (p->text.buf.failed || !sp_grow(&p->at, &p->cap, p->n + 2, sizeof *p->at))
+	struct piece *piece = p->text.buf.failed ? NULL : enter(p, key);
+	if (!piece)
 		return false;
-	p->at[p->n] = p->kept.len;
+	*piece = (struct piece){p->kept.len, n};
 	sp_buf_add(&p->kept, p->text.buf.data, n);
-	p->at[++p->n] = p->kept.len;
 	p->text.buf.len = 0;
-	return !p->kept.failed && enter(p, key, (uint32_t)p->n - 1) &&
-	       pieces_write(p, key, o);
+	return !p->kept.failed && pieces_write(p, key, o);
 }
 
 void pieces_deinit(struct pieces *p, struct out *o)
@@ -63,7 +70,6 @@ void pieces_deinit(struct pieces *p, struct out *o)
 	sp_buf_deinit(&p->text.buf);
 	sp_buf_deinit(&p->kept);
 	sp_map64_deinit(&p->ids);
-	free(p->at);
-	free(p->dense);
+	free(p->v);
 	*p = (struct pieces)PIECES;
 }

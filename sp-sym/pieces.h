@@ -9,16 +9,21 @@
 struct pieces {
 	struct out text; /* what is being written; .memory must be set */
 	struct sp_buf kept;
-	struct sp_map64 ids;
-	uint32_t *dense; /* owned; NULL, or instead of ids: piece + 1 of keys below n_dense */
-	size_t n_dense;
-	size_t *at; /* owned; piece i is kept from at[i] to at[i + 1] */
+	struct sp_map64 ids; /* by key: the piece; empty when the keys are the pieces' numbers */
+	struct piece {
+		size_t at, n; /* in kept; n 0 = it is not there */
+	} * v;                /* owned */
 	size_t n, cap;
+	bool dense;
 };
 
-#define PIECES {.text = {.memory = true}}
+#define PIECES                                                                                     \
+	{                                                                                          \
+		.text = {.memory = true }                                                          \
+	}
 
-/* All keys will be below n: quicker. False when memory ended. */
+/* All keys will be below n: quicker, and v[key] is what pieces_write looks up. False when memory
+ * ended. */
 bool pieces_dense(struct pieces *p, size_t n);
 /* Write that piece again: false when it is not known. Then the caller writes it to p->text, and
  * pieces_end, which is false when memory ended, keeps it and sends it to o. Always the same o,

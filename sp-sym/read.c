@@ -126,6 +126,27 @@ static uint32_t add_task(struct view *v, const struct sp_spool_sample *s)
 	return id;
 }
 
+/* The first task that is shown as this one is. Processes stay apart: code of their own is named by
+ * process. */
+static uint32_t first_alike(struct view *v, uint32_t task)
+{
+	const struct view_format *f = v->opt->format;
+	const struct view_task *t = &v->tasks[task];
+	enum view_group how = f->by_task                        ? GROUP_THREAD
+			      : v->opt->group != GROUP_DEFAULT ? v->opt->group
+			      : f->by_name                     ? GROUP_COMM
+							       : GROUP_NONE;
+	bool names = how == GROUP_COMM || how == GROUP_POOL;
+	if (how == GROUP_THREAD)
+		return task;
+	uint32_t name = names ? sp_intern_find(&v->comms, t->comm, strlen(t->comm)) : 0;
+	uint64_t key = (uint64_t)v->pid_index[t->thread] << 32 | name;
+	uint32_t first = sp_map64_get(&v->alike_ids, key);
+	if (first != SP_NOT_FOUND)
+		return first;
+	return sp_map64_put(&v->alike_ids, key, task) ? task : SP_NOT_FOUND;
+}
+
 static uint32_t put_lane(struct view *v, struct sp_map64 *ids, uint64_t key, struct view_lane lane)
 {
 	uint32_t id = sp_map64_get(ids, key);
@@ -135,19 +156,34 @@ static uint32_t put_lane(struct view *v, struct sp_map64 *ids, uint64_t key, str
 	id = (uint32_t)v->n_lanes - 1;
 	if (!slot || !sp_map64_put(ids, key, id))
 		return SP_NOT_FOUND;
+	lane.shared = SP_NONE;
 	*slot = lane;
 	return id;
 }
 
 /* Task, event and wait in one small number. */
-static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event, uint32_t wait)
+static uint32_t find_own_lane(struct view *v, uint32_t task, uint32_t event, uint32_t wait)
 {
 	uint64_t key = (uint64_t)task << 32 | event;
-	uint32_t id = put_lane(v, &v->lane_ids, key, (struct view_lane){task, event, 0});
+	uint32_t id = put_lane(v, &v->lane_ids, key, (struct view_lane){task, event, 0, 0, 0});
 	if (!wait || id == SP_NOT_FOUND)
 		return id;
 	return put_lane(v, &v->wait_lanes, (uint64_t)id << 32 | wait,
-			(struct view_lane){task, event, wait});
+			(struct view_lane){task, event, wait, 0, 0});
+}
+
+/* The same, with the lane whose rows it shares. */
+static uint32_t add_lane(struct view *v, uint32_t task, uint32_t event, uint32_t wait)
+{
+	uint32_t id = find_own_lane(v, task, event, wait);
+	if (id == SP_NOT_FOUND || v->lanes[id].shared != SP_NONE)
+		return id;
+	uint32_t first = first_alike(v, task), shared = id;
+	if (first == SP_NOT_FOUND ||
+	    (first != task && (shared = find_own_lane(v, first, event, wait)) == SP_NOT_FOUND))
+		return SP_NOT_FOUND;
+	v->lanes[id].shared = shared;
+	return id;
 }
 
 /* The task and lane of a sample: mostly those that its thread last had. */
@@ -161,18 +197,19 @@ static const struct view_last *find_lane(struct view *v, const struct sp_spool_s
 	uint32_t lane = task == SP_NOT_FOUND ? task : add_lane(v, task, s->event, s->wait);
 	if (lane == SP_NOT_FOUND)
 		return NULL;
-	*last = (struct view_last){s->comm, task, s->event, s->wait, lane};
+	int32_t pid = sp_spool_thread(v->spool, s->thread)->pid;
+	*last = (struct view_last){s->comm, task, s->event, s->wait, lane, v->lanes[lane].shared,
+				   sp_resolver_has_epochs(v->resolver, pid)};
 	return last;
 }
 
 /* The row of a sample that is new in its lane: the row of an equal stack, or a new one. */
-static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_t task,
-			uint32_t lane, uint32_t epoch)
+static uint32_t new_row(struct view *v, const struct view_item *item)
 {
-	uint32_t stack = add_stack(v, s, epoch);
+	uint32_t stack = add_stack(v, &item->s, item->epoch);
 	if (stack == SP_NOT_FOUND)
 		return stack;
-	uint64_t key = (uint64_t)stack << 32 | lane;
+	uint64_t key = (uint64_t)stack << 32 | item->shared;
 	uint32_t id = sp_map64_get(&v->row_ids, key);
 	if (id != SP_NOT_FOUND)
 		return id;
@@ -181,22 +218,24 @@ static uint32_t new_row(struct view *v, const struct sp_spool_sample *s, uint32_
 	if (!row || !sp_map64_put(&v->row_ids, key, id))
 		return SP_NOT_FOUND;
 	row->stack = stack;
-	row->task = task;
-	row->event = s->event;
-	row->wait = s->wait;
+	row->task = v->lanes[item->shared].task;
+	row->event = item->s.event;
+	row->wait = item->s.wait;
 	return id;
 }
 
 /* Code of JITs may be replaced: then equal stacks of different times have different names, and are
  * counted apart. */
-static bool set_epoch(struct view *v, struct view_item *item)
+static bool set_epoch(struct view *v, struct view_item *item, const struct view_last *last)
 {
 	const struct sp_spool_sample *s = &item->s;
-	item->epoch = sp_resolver_epoch(
-		v->resolver, sp_spool_thread(v->spool, s->thread)->pid, s->time_ns);
+	item->epoch = last->epochs ? sp_resolver_epoch(v->resolver,
+						       sp_spool_thread(v->spool, s->thread)->pid,
+						       s->time_ns)
+				   : 0;
 	if (!item->epoch)
 		return true;
-	uint64_t key = (uint64_t)item->lane << 32 | item->epoch;
+	uint64_t key = (uint64_t)item->shared << 32 | item->epoch;
 	uint32_t id = sp_map64_get(&v->epoch_lanes, key);
 	if (id == SP_NOT_FOUND) {
 		id = v->epoch_lanes.n;
@@ -227,8 +266,9 @@ static int fetch(struct view *v, uint64_t *n_read, uint64_t end, struct sp_err *
 			return sp_err_nomem(err);
 		item->task = last->task;
 		item->lane = last->lane;
-		item->key = (uint64_t)item->s.stack << 32 | item->lane;
-		if (!set_epoch(v, item))
+		item->shared = last->shared;
+		item->key = (uint64_t)item->s.stack << 32 | item->shared;
+		if (!set_epoch(v, item, last))
 			return sp_err_nomem(err);
 		__builtin_prefetch(tally_place(&v->seen, item->key));
 		a->in++;
@@ -261,7 +301,7 @@ static struct tally_slot *find_slot(struct view *v, const struct view_item *item
 	struct tally_slot *slot = tally_find(&v->seen, item->key);
 	if (slot)
 		return slot;
-	uint32_t row = new_row(v, &item->s, item->task, item->lane, item->epoch);
+	uint32_t row = new_row(v, item);
 	return row == SP_NOT_FOUND ? NULL : tally_add(&v->seen, item->key, row);
 }
 
@@ -332,6 +372,7 @@ int view_load(struct view *v, struct sp_err *err)
 			settle(v, slot);
 		slot->n++;
 		slot->weight += item->s.weight;
+		v->lanes[item->lane].n++;
 		uint64_t time = item->s.time_ns;
 		v->first_ns = time < v->first_ns ? time : v->first_ns;
 		v->last_ns = time > v->last_ns ? time : v->last_ns;
@@ -347,6 +388,7 @@ void view_rewind(struct view *v)
 	sp_spool_rewind(v->spool);
 	v->n_again = 0;
 	v->ahead = (struct view_ahead){0};
+	v->by_stack.base = NULL;
 	for (size_t i = 0; i < v->n_last; i++)
 		v->last[i].task = SP_NONE;
 }
@@ -365,12 +407,23 @@ static void look_for_rows(struct view *v)
 	}
 }
 
+/* Later on, that row is there too. */
+static const void *soon_wanted(const struct view *v)
+{
+	const struct view_ahead *a = &v->ahead;
+	const struct view_item *item = &a->v[(a->out + VIEW_AHEAD / 4) % VIEW_AHEAD];
+	if (!v->by_stack.base || a->out + VIEW_AHEAD / 4 >= a->half || item->row == SP_NONE)
+		return NULL;
+	return (const char *)v->by_stack.base + v->by_stack.size * v->rows[item->row].stack;
+}
+
 int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 {
 	struct view_item *item;
 	int r;
 	while ((r = next_item(v, &item, &v->n_again, v->n_read, err)) > 0) {
 		look_for_rows(v);
+		__builtin_prefetch(soon_wanted(v));
 		if (item->row == SP_NONE)
 			return sp_err_set(
 				err, SP_ERR_CORRUPT, 0,
@@ -378,9 +431,26 @@ int view_next(struct view *v, struct view_sample *out, struct sp_err *err)
 		if (!v->rows[item->row].n)
 			continue;
 		*out = (struct view_sample){item->s.time_ns, item->s.weight, item->seq, item->row,
-					    item->s.cpu};
+					    item->s.cpu, item->lane};
 		return 1;
 	}
+	return r;
+}
+
+int view_count_lanes(struct view *v, struct sp_err *err)
+{
+	struct view_sample s;
+	uint64_t n = 0;
+	int r;
+	for (size_t i = 0; i < v->n_lanes; i++)
+		n += v->lanes[i].n;
+	if (n == v->n_samples)
+		return 0;
+	for (size_t i = 0; i < v->n_lanes; i++)
+		v->lanes[i].n = 0;
+	view_rewind(v);
+	while ((r = view_next(v, &s, err)) > 0)
+		v->lanes[s.lane].n++;
 	return r;
 }
 
@@ -409,6 +479,7 @@ void view_deinit(struct view *v)
 	sp_map64_deinit(&v->frame_ids);
 	free(v->shared);
 	sp_map64_deinit(&v->task_ids);
+	sp_map64_deinit(&v->alike_ids);
 	sp_map64_deinit(&v->lane_ids);
 	sp_map64_deinit(&v->wait_lanes);
 	sp_map64_deinit(&v->epoch_lanes);

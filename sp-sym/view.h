@@ -74,6 +74,8 @@ struct view_task { /* a thread, as long as it had one name */
 	const char *comm; /* any bytes */
 };
 
+/* Tasks that the format and --group do not tell apart share rows: the first of them stands for all
+ * (struct view_format: by_task, by_name). */
 struct view_row {
 	uint32_t stack, task, event, wait; /* wait: sp_spool_wait's, 0 = not known */
 	uint64_t n, weight; /* n is 0 when a filter took the row away: skip it */
@@ -83,6 +85,7 @@ struct view_sample {
 	uint64_t time_ns, weight;
 	uint64_t seq; /* its number in the whole spool, from 0 */
 	uint32_t row, cpu;
+	uint32_t lane; /* tells its task: the row's may be another */
 };
 
 /* Samples that are read before their turn: what each will touch in the large tables is under way
@@ -93,7 +96,7 @@ struct view_ahead {
 	struct view_item {
 		struct sp_spool_sample s; /* but for the comm, which is in the task */
 		uint64_t seq, key;        /* key: of the tally */
-		uint32_t task, lane;
+		uint32_t task, lane, shared; /* as in struct view_last */
 		uint32_t epoch; /* of the process's own code: sp_resolver_epoch */
 		uint32_t row;   /* set half-way, when known by then; else SP_NONE */
 	} v[VIEW_AHEAD];
@@ -140,25 +143,33 @@ struct view {
 	struct view_ahead ahead;
 	uint64_t n_samples, weight; /* shown: of all rows */
 	uint64_t first_ns, last_ns; /* of the samples that passed the sample filters */
+	struct {
+		const void *base;
+		size_t size;
+	} by_stack; /* borrowed: what a format looks up for each sample, by its stack; or NULL */
 	bool by_weight;             /* what counts; see view_value */
 	const char *note;           /* what a format has to say about its output, or NULL */
 
 	struct sp_map64 epoch_lanes; /* lane and epoch: a number */
 	uint32_t *shared; /* owned: by the spool's frame, index in frames + 1; 0 = not there yet */
 	size_t shared_cap;
-	struct sp_map64 stack_ids, frame_ids, task_ids, lane_ids, wait_lanes, row_ids, stack_hashes;
-	struct tally seen;         /* by the spool's stack and lane */
+	struct sp_map64 stack_ids, frame_ids, task_ids, alike_ids, lane_ids, wait_lanes, row_ids,
+		stack_hashes;
+	struct tally seen;         /* by the spool's stack and the lane that has the rows */
 	struct sp_map64 place_ids; /* by number of the file and line */
 	struct sp_intern comms, func_keys, file_names;
 	struct sp_buf func_key; /* the one that is looked for */
 	uint32_t recent_funcs[VIEW_RECENT]; /* by the name's address */
 	struct view_lane {
 		uint32_t task, event, wait;
+		uint32_t shared; /* the lane whose rows it shares; itself, when it has its own */
+		uint64_t n;      /* samples; see view_count_lanes */
 	} * lanes;
 	size_t n_lanes, lanes_cap;
 	struct view_last {
 		const char *comm; /* the spool's own text, which it keeps: the same one is equal */
-		uint32_t task, event, wait, lane;
+		uint32_t task, event, wait, lane, shared;
+		bool epochs; /* sp_resolver_has_epochs */
 	} * last; /* by the spool's thread: what it last was; task may be SP_NONE */
 	size_t n_last;
 	uint32_t *pid_index; /* by spool thread */
@@ -177,6 +188,10 @@ void view_deinit(struct view *v);
 /* Each shown sample again, in time order: 1 and *out, 0 at the end. */
 void view_rewind(struct view *v);
 int view_next(struct view *v, struct view_sample *out, struct sp_err *err);
+
+/* The lanes' counts are of the samples that were read; from here on of those that are shown, after
+ * view_shape. (read.c) */
+int view_count_lanes(struct view *v, struct sp_err *err);
 
 /* The levels of a stack, leaf first, into out[v->max_levels]: indexes of levels[]. Never none: a
  * stack without frames has the level of VIEW_NO_STACK. */
@@ -266,6 +281,10 @@ struct view_format {
 	bool bare;       /* shows neither files nor lines but with --lines */
 	bool by_event;   /* is written for each event of its own */
 	bool people;     /* counts time rather than samples where events are mixed */
+	bool by_task;    /* wants rows of each task */
+	bool by_name;    /* groups by name where --group does not say */
+	bool scratch;    /* puts samples aside */
+	bool says_tasks; /* tells how many threads are shown: the lanes' counts must be right */
 };
 extern const struct view_format view_formats[];
 const struct view_format *view_format_find(const char *name);

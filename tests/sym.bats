@@ -518,6 +518,41 @@ assert len(sa) == 7 and len(sb) == 9 and all(sb[k] == sa[k] for k in sa), (len(s
 	sym 2 --table=stacks -f folded a.spool
 }
 
+@test "firefox, speedscope: many samples of many threads keep their times, stacks and order" {
+	"$SP_PROG/stream" samples=150000 stacks=900 depth=5 threads=7 own=300 | sp-spool -q -o a.spool
+	sp-sym -q -f raw a.spool >raw
+	sp-sym -q -f firefox -o p.json.gz a.spool
+	sp-sym -q -f speedscope -o p.speedscope a.spool
+	# Without a folder for what is put aside: the same.
+	TMPDIR=/no/such/folder sp-sym -q -f firefox a.spool | cmp - p.json.gz
+	python3 - <<-'EOF'
+		import gzip, itertools, json
+		want, first = {}, None
+		for block in open("raw").read().split("\n\n")[:-1]:
+		    head, *frames = block.split("\n")
+		    _, time, pid, tid, _, weight = head.split(" ")
+		    first = first if first is not None else int(time)
+		    offsets = tuple(int(f.split(" ")[2], 16) for f in frames)
+		    want.setdefault(int(tid), []).append(((int(time) - first) / 1e6, offsets, int(weight)))
+		p = json.load(gzip.open("p.json.gz"))
+		assert len(p["threads"]) == len(want) == 7
+		for t in p["threads"]:
+		    prefix, frame, address = t["stackTable"]["prefix"], t["stackTable"]["frame"], t["frameTable"]["address"]
+		    def frames_of(at):
+		        while at is not None:
+		            yield address[frame[at]]
+		            at = prefix[at]
+		    known = [tuple(frames_of(i)) for i in range(t["stackTable"]["length"])]
+		    got = [(time, known[s]) for time, s in zip(t["samples"]["time"], t["samples"]["stack"])]
+		    assert got == [x[:2] for x in want[t["tid"]]], t["tid"]
+		s = json.load(open("p.speedscope"))
+		for q in s["profiles"]:
+		    runs = [list(g) for _, g in itertools.groupby(want[int(q["name"].split("/")[1])], key=lambda x: x[1])]
+		    assert q["weights"] == [sum(x[2] for x in g) for g in runs], q["name"]
+		    assert len(set(zip(map(tuple, q["samples"]), (g[0][1] for g in runs)))) == len({g[0][1] for g in runs})
+	EOF
+}
+
 @test "stats: modules without names, with cause and cure" {
 	sym 0 -f stats --perf-maps=none "$HOSTILE"
 	holds "$(cat out)" "601 samples of cpu-clock, page-faults"

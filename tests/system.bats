@@ -352,6 +352,9 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	for p in "docker:${id:0:12}" web "$where"; do
 		grep -qF "$p;" folded || fail "no group $p" "$(cut -d';' -f1 folded | sort | uniq -c)"
 	done
+	sp-sym -q --group=container --format=flamegraph -o x.html x.spool
+	grep -qF '{"group":"container",' x.html
+	grep -qF '{"label":"web"}' x.html
 	equal "$(sp-sym -q --pid "$docker" --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" "docker:${id:0:12}"
 	equal "$(sp-sym -q --pid "$outside" --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" host
 	sp-sym -q --format=stats x.spool | sed -n '/^Containers/,/^$/p' >stats

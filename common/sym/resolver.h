@@ -46,5 +46,7 @@ bool sp_resolver_variant(struct sp_resolver *r, int32_t pid, const struct sp_spo
 			 uint64_t time_ns, uint32_t *out);
 /* A number that changes when names of the process's own code may change; 0 while none does. */
 uint32_t sp_resolver_epoch(struct sp_resolver *r, int32_t pid, uint64_t time_ns);
+/* Whether any does, so that most samples need not be asked for. */
+bool sp_resolver_has_epochs(struct sp_resolver *r, int32_t pid);
 
 #endif

@@ -358,6 +358,11 @@ bool res_jit_has_times(struct sp_resolver *r, int32_t pid)
 	return j && j->map.n_changes;
 }
 
+bool sp_resolver_has_epochs(struct sp_resolver *r, int32_t pid)
+{
+	return res_jit_has_times(r, pid);
+}
+
 uint32_t sp_resolver_epoch(struct sp_resolver *r, int32_t pid, uint64_t time_ns)
 {
 	if (!res_jit_has_times(r, pid))

@@ -6,7 +6,8 @@
 sizes: commands recorded at 4999 Hz by sp-capture | sp-unwind | sp-spool, and by the crate's recorder
 (tests/bench/crate, built with cargo into build/bench). The two don't get the same samples, so bytes
 per sample are compared. speed: streams of made samples (tests/prog/stream.c). views: 10 million samples of 100,000 stacks of 40 frames to each format of
-sp-sym; the first line is 200,000 samples of the same stacks, which costs the names and little else.
+sp-sym, of 4 threads that all have all stacks, and of 5,000 that have 200 each; the first line is 200,000
+samples of the same stacks, which costs the names and little else.
 Nothing is asserted.
 """
 import argparse
@@ -97,15 +98,22 @@ FORMATS = ("top", "tree", "text", "raw", "folded", "flamegraph", "json", "pprof"
 
 def views(runs):
     stream = "%s/build/tests/prog/stream" % b.TOP
-    for name, n in (("names.spool", 200000), ("views.spool", 10000000)):
+    for name, n, threads in (("names.spool", 200000, ""), ("views.spool", 10000000, ""),
+                             ("threads.spool", 10000000, "threads=5000 own=200")):
         if not os.path.exists(b.path(name)):
             b.say("Making %d samples (once) …" % n)
-            b.sh("%s samples=%d stacks=100000 depth=40 | sp-spool -q -o %s" % (stream, n, name))
+            b.sh("%s samples=%d stacks=100000 depth=40 %s | sp-spool -q -o %s" % (stream, n, threads, name))
+    views_of(runs, "views.spool", "4 threads")
+    views_of(runs, "threads.spool", "5,000 threads")
+
+
+def views_of(runs, spool, threads):
     commands = [("names (stats of 200,000 samples)", "sp-sym -q -j1 -f stats names.spool", None)]
-    commands += [(f, "sp-sym -q -j1 -f %s views.spool" % f, None) for f in FORMATS]
+    commands += [(f, "sp-sym -q -j1 -f %s %s" % (f, spool), None) for f in FORMATS]
     costs = b.rounds(commands, runs)
     names = min(c.cpu for c in costs[commands[0][0]])
-    print("## 10 million samples, 100,000 stacks, to /dev/null: the least of %d rounds (text and raw write 25 and 17 GB)" % runs)
+    print("## 10 million samples, 100,000 stacks, %s, to /dev/null: the least of %d rounds "
+          "(text and raw write 25 and 17 GB)" % (threads, runs))
     rows = []
     for name, _, _ in commands:
         least = min(costs[name], key=lambda c: c.cpu)

@@ -2,6 +2,7 @@
  *
  * Usage: stream [KEY=VALUE…]
  *   samples=1000 stacks=100 depth=40 threads=4 hz=999
+ *   own=0        stacks that each thread has of all (a window that moves from thread to thread); 0: all
  *   procs=1      processes; each maps the same file at an address of its own
  *   chain=site   or return: a foreign stream, without our own records
  *   jitter=20000 the most ns that a sample is late
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static uint64_t samples = 1000, stacks = 100, depth = 40, threads = 4, hz = 999, procs = 1, lost;
+static uint64_t samples = 1000, stacks = 100, depth = 40, threads = 4, hz = 999, procs = 1, own, lost;
 static uint64_t jitter = 20000, truncated, start = 1000000000000, pid0 = 100;
 static int site = 1, end = 1, pace, hold;
 static const char *boot = "11111111-2222-3333-4444-555555555555", *host = "maker";
@@ -234,6 +235,13 @@ static void wait_until(uint64_t from, uint64_t ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
+/* A hot half and a long tail, of those that the thread of sample i has. */
+static uint64_t pick(uint64_t seed, uint64_t i)
+{
+	uint64_t n = own ? own : stacks, s = seed >> 40 & 1 ? seed % n : seed % (n / 16 + 1);
+	return own ? (i % threads * stacks / threads + s) % stacks : s;
+}
+
 static void make_samples(void)
 {
 	uint64_t seed = 42, step = 1000000000 / hz / threads, last = start;
@@ -246,8 +254,7 @@ static void make_samples(void)
 		last = time > last ? time : last;
 		if (pace)
 			wait_until(from, i * step);
-		/* A hot half and a long tail. */
-		sample(i, last, seed >> 40 & 1 ? seed % stacks : seed % (stacks / 16 + 1));
+		sample(i, last, pick(seed, i));
 		if (i % 4096 == 4095) {
 			begin(68, 0);
 			finish();
@@ -288,7 +295,8 @@ int main(int argc, char **argv)
 	} keys[] = {
 		{"samples", &samples, 0, 0}, {"stacks", &stacks, 0, 0}, {"depth", &depth, 0, 0},
 		{"threads", &threads, 0, 0}, {"hz", &hz, 0, 0},	  {"procs", &procs, 0, 0},
-		{"jitter", &jitter, 0, 0},   {"lost", &lost, 0, 0},     {"truncated", &truncated, 0, 0},
+		{"jitter", &jitter, 0, 0},   {"lost", &lost, 0, 0},     {"own", &own, 0, 0},
+		{"truncated", &truncated, 0, 0},
 		{"start", &start, 0, 0},     {"pid", &pid0, 0, 0},      {"end", 0, &end, 0},
 		{"pace", 0, &pace, 0},	     {"hold", 0, &hold, 0},     {"boot", 0, 0, &boot},
 		{"host", 0, 0, &host},

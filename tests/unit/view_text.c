@@ -2,6 +2,7 @@
  *
  * unit: sp-sym/outtext.c
  * unit: sp-sym/out.c
+ * unit: sp-sym/deflate.c
  * unit: sp-sym/elide.c
  * unit: sp-sym/term.c
  * unit: sp-sym/apart.c
