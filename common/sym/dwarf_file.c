@@ -124,6 +124,15 @@ struct dw_unit *dw_unit_get(struct dw_obj *o, size_t head)
 	return h->unit->bad ? NULL : h->unit;
 }
 
+void dw_unit_drop(struct dw_obj *o, size_t head)
+{
+	struct dw_unit *u = o->heads[head].unit;
+	if (u)
+		dw_funcs_free(u->funcs);
+	free(u);
+	o->heads[head].unit = NULL;
+}
+
 struct dw_unit *dw_unit_at(struct dw_obj *o, uint64_t off)
 {
 	if (dw_heads_read(o, NULL) < 0)
@@ -143,11 +152,8 @@ struct dw_unit *dw_unit_at(struct dw_obj *o, uint64_t off)
 
 void dw_obj_deinit(struct dw_obj *o)
 {
-	for (size_t i = 0; i < o->n_heads; i++) {
-		if (o->heads[i].unit)
-			dw_funcs_free(o->heads[i].unit->funcs);
-		free(o->heads[i].unit);
-	}
+	for (size_t i = 0; i < o->n_heads; i++)
+		dw_unit_drop(o, i);
 	free(o->heads);
 	for (size_t i = 0; i < o->n_tables; i++)
 		dw_abbrevs_free(o->tables[i]);

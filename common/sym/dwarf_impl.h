@@ -231,6 +231,8 @@ static inline bool dw_work(struct sp_dwarf *d, uint64_t n)
 }
 int dw_heads_read(struct dw_obj *o, struct sp_err *err);
 struct dw_unit *dw_unit_get(struct dw_obj *o, size_t head);
+/* Forgets one that nothing points to: where many are looked at, few are kept. */
+void dw_unit_drop(struct dw_obj *o, size_t head);
 /* The unit that holds an info offset, or NULL. */
 struct dw_unit *dw_unit_at(struct dw_obj *o, uint64_t off);
 bool dw_is_code(const struct sp_dwarf *d, uint64_t svma);

@@ -63,7 +63,11 @@ static int read_units(struct sp_dwarf *d, struct sp_err *err)
 	bool ok = true;
 	for (size_t i = 0; i < d->main.n_heads && i < UINT32_MAX && ok; i++) {
 		struct dw_unit *u = dw_unit_get(&d->main, i);
-		if (!u || !holds_code(u) || !dw_unit_root(u))
+		if (!u || !holds_code(u)) {
+			dw_unit_drop(&d->main, i);
+			continue;
+		}
+		if (!dw_unit_root(u))
 			continue;
 		pcs.n = 0;
 		ok = dw_pcs_add(u, &u->pc, &pcs);

@@ -190,14 +190,20 @@ static bool is_full(const struct dw_unit *u)
 	return u->type == DW_UT_split_compile || u->type == DW_UT_compile;
 }
 
-/* The unit of that id in a dwo file. Several would be strange, but cost nothing. */
+/* The unit of that id in a dwo file. Several would be strange, but cost nothing; types may have
+ * thousands of units before it (-fdebug-types-section). */
 static struct dw_unit *unit_in_dwo(struct dw_obj *o, struct dw_unit *skeleton)
 {
 	if (dw_heads_read(o, NULL) < 0)
 		return NULL;
-	for (size_t i = 0; i < o->n_heads && i < 64; i++) {
+	for (size_t i = 0, tried = 0; i < o->n_heads && tried < 64; i++) {
 		struct dw_unit *u = dw_unit_get(o, i);
-		if (!u || !is_full(u) || u->skeleton)
+		if (!u || !is_full(u)) {
+			dw_unit_drop(o, i);
+			continue;
+		}
+		tried++;
+		if (u->skeleton)
 			continue;
 		u->skeleton = skeleton;
 		if (dw_unit_root(u) && u->dwo_id == skeleton->dwo_id)

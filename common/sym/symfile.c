@@ -235,6 +235,18 @@ static const char *show(struct sp_symfile *s, const char *raw)
 	return text;
 }
 
+static const char *symbol_name(struct sp_symfile *s, const struct sp_symbol *symbol)
+{
+	const char *name = show(s, symbol->name);
+	if (!symbol->is_plt)
+		return name;
+	s->text.len = 0;
+	sp_buf_str(&s->text, name);
+	sp_buf_str(&s->text, "@plt");
+	return s->text.failed ? NULL
+			      : sp_strpool_add(&s->pool, (const char *)s->text.data, s->text.len);
+}
+
 static const char *level_name(struct sp_symfile *s, const struct sp_dwarf_level *l)
 {
 	return l->linkage ? show(s, l->linkage) : l->name;
@@ -251,7 +263,7 @@ static const char *outer_name(struct sp_symfile *s, uint64_t svma, const struct 
 	if (sp_symtab_find(&s->symtab, svma, prefer, &symbol) ||
 	    (!l && sp_symtab_find_trampoline(&s->symtab, svma, &symbol))) {
 		*func_start = symbol.start;
-		return show(s, symbol.name);
+		return symbol_name(s, &symbol);
 	}
 	return l ? level_name(s, l) : NULL;
 }
@@ -293,7 +305,7 @@ static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
 		struct sp_name *level = new_levels(s, 1);
 		if (!level)
 			return sp_err_nomem(err);
-		*level = (struct sp_name){.function = show(s, symbol.name)};
+		*level = (struct sp_name){.function = symbol_name(s, &symbol)};
 		*out = level;
 		*func_start = symbol.start;
 		return 1;

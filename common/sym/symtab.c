@@ -274,6 +274,7 @@ static bool choose(struct sp_symtab *t, struct sp_ranges_at *i, const struct sp_
 		return false;
 	out->name = best.name[best.len] ? sp_strpool_add(&t->pool, best.name, best.len) : best.name;
 	out->start = first->lo;
+	out->is_plt = false;
 	return out->name != NULL;
 }
 
@@ -300,8 +301,7 @@ bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, stru
 	i = sp_ranges_at(&t->plt, svma);
 	r = sp_ranges_next(&i);
 	if (r) {
-		out->name = t->plt_names[r->id];
-		out->start = r->lo;
+		*out = (struct sp_symbol){t->plt_names[r->id], r->lo, true};
 		return true;
 	}
 	i = sp_ranges_at(&t->points, svma);

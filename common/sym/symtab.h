@@ -3,7 +3,7 @@
  * A symbol with a size covers its size, one without ends at the next symbol, at its section's end
  * and where the CFI says that another function begins or its own ends: a stripped file never lends
  * a far symbol's name. Data, mapping symbols ($x, $d) and undefined symbols are left out. Entries
- * of .plt, .plt.sec and .plt.got are named foo@plt after the slot that they jump through.
+ * of .plt, .plt.sec and .plt.got are known by the function whose slot they jump through.
  * Strings are borrowed from the files or owned by the table. */
 #ifndef SP_SYM_SYMTAB_H
 #define SP_SYM_SYMTAB_H
@@ -30,7 +30,7 @@ struct sp_symtab {
 	struct sp_ranges plt_sections;  /* where PLT entries are */
 	struct sp_ranges plt;           /* id: index in plt_names; read when first asked */
 	bool plt_read;
-	const char **plt_names; /* owned array; strings in pool */
+	const char **plt_names; /* owned array */
 	size_t n_plt, plt_cap;
 	struct sp_strpool pool;
 	struct sp_fdes fdes;
@@ -40,6 +40,7 @@ struct sp_symtab {
 struct sp_symbol {
 	const char *name; /* mangled; without a symbol version */
 	uint64_t start;
+	bool is_plt; /* not the function: its entry in a PLT ("foo@plt") */
 };
 
 void sp_symtab_deinit(struct sp_symtab *t);

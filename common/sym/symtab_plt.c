@@ -1,7 +1,6 @@
 /* Names of PLT entries. What an entry calls is read from its code: the GOT slot that it jumps
  * through, and from the relocations which symbol the slot is for. So it does not matter which
  * linker laid the entries out. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,17 +121,13 @@ static const char *slot_name(struct sp_symtab *t, const struct slot *s)
 static bool name_entry(struct sp_symtab *t, const struct slot *s, uint64_t lo, uint64_t hi)
 {
 	const char *name = slot_name(t, s);
-	char text[512];
 	if (!name || !*name)
-		return true;
-	int n = snprintf(text, sizeof text, "%s@plt", name);
-	if (n < 0 || (size_t)n >= sizeof text)
 		return true;
 	const char **slot = SP_PUSH(&t->plt_names, &t->n_plt, &t->plt_cap);
 	if (!slot)
 		return false;
-	*slot = sp_strpool_add(&t->pool, text, (size_t)n);
-	return *slot && sp_ranges_add(&t->plt, lo, hi, (uint32_t)t->n_plt - 1);
+	*slot = name;
+	return sp_ranges_add(&t->plt, lo, hi, (uint32_t)t->n_plt - 1);
 }
 
 static bool read_section(struct sp_symtab *t, const struct slots *slots, const struct sp_section *s)

@@ -165,6 +165,13 @@ static void test_split(void)
 		    cc_marks, "b.cc");
 	check_built("clang split DWARF 5",
 		    "rm -f *.dwo; clang -O1 -gdwarf-5 -gsplit-dwarf -o prog a.c", c_marks, "a.c");
+	/* A hundred units of types come before the one with the functions. */
+	check_built("split DWARF with types apart",
+		    "rm -f *.dwo; for i in $(seq 100); do echo \"struct t$i { int x; } v$i;\"; "
+		    "done >types.h;"
+		    "clang++ -O1 -gdwarf-5 -gsplit-dwarf -fdebug-types-section -include types.h "
+		    "-o prog b.cc",
+		    cc_marks, "b.cc");
 	check_built("a package of split DWARF",
 		    "rm -f *.dwo *.dwp; clang -O1 -gdwarf-5 -gsplit-dwarf -o prog a.c && "
 		    "$(ls /usr/bin/llvm-dwp* | head -n 1) -e prog -o prog.dwp && rm *.dwo",

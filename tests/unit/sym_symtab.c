@@ -98,6 +98,26 @@ static void test_plt(const char *flags, const char *why)
 	tap_ok(malloc_seen && strcpy_seen, why);
 }
 
+static void test_plt_cc(void)
+{
+	static const char text[] = "int *make(int x) { return new int(x); }\n"
+				     "int main(int n, char **) { return *make(n); }\n";
+	build_write("plt.cc", text, sizeof text - 1);
+	bool seen = false;
+	if (build_run("g++ -O0 -o plt plt.cc") && open_file("plt")) {
+		const struct sp_elf *e = sp_symfile_elf(file);
+		for (size_t i = 0; i < e->n_sections; i++) {
+			const struct sp_section *s = &e->sections[i];
+			for (uint64_t at = 0; !strncmp(s->name, ".plt", 4) && at < s->size;
+			     at += 8) {
+				const char *name = name_at(s->svma + at);
+				seen |= name && !strcmp(name, "operator new(unsigned long)@plt");
+			}
+		}
+	}
+	tap_ok(seen, "PLT entries of C++ functions are demangled");
+}
+
 /* The exported function before `hidden` must not lend its name to it, nor to anything else. */
 static void test_stripped(const char *command, const char *why)
 {
@@ -163,9 +183,12 @@ static void test_trampoline(void)
 {
 	static const char asm_source[] =
 		"__asm__(\".text\\n.p2align 6\\n.cfi_startproc\\n.cfi_signal_frame\\nnop\\n\"\n"
-		"	\".globl tramp\\n.type tramp, @function\\ntramp: nop\\nret\\n.cfi_endproc\\n\"\n"
-		"	\".size tramp, .-tramp\\n.p2align 6\\n.globl plain\\n.type plain, @function\\n\"\n"
-		"	\".byte 0\\nplain: .cfi_startproc\\nret\\n.cfi_endproc\\n.size plain, 1\");\n";
+		"	\".globl tramp\\n.type tramp, @function\\ntramp: "
+		"nop\\nret\\n.cfi_endproc\\n\"\n"
+		"	\".size tramp, .-tramp\\n.p2align 6\\n.globl plain\\n.type plain, "
+		"@function\\n\"\n"
+		"	\".byte 0\\nplain: .cfi_startproc\\nret\\n.cfi_endproc\\n.size plain, "
+		"1\");\n";
 	build_write("t.c", asm_source, sizeof asm_source - 1);
 	struct sp_elf e;
 	if (!build_run("gcc -shared -fPIC -o tramp t.c") || !open_file("tramp") ||
@@ -200,6 +223,7 @@ int main(void)
 		 "PLT entries in two halves are named");
 	test_plt("clang -O2 -fuse-ld=lld", "PLT entries of lld are named");
 	test_plt("gcc -O2 -fuse-ld=gold", "PLT entries of gold are named");
+	test_plt_cc();
 	test_stripped("gcc -O2 -o whole a.c && strip -o cut whole",
 		      "a stripped program has no names for its own functions");
 	test_stripped("gcc -O2 -no-pie -o whole a.c && strip -o cut whole",
