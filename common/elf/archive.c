@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "elf/elf_file.h"
 
 #define BLOCK 512u
 #define ROOM ((size_t)256 << 10)
@@ -335,14 +336,7 @@ int sp_archives_is_tarball(const char *path, struct sp_err *err)
 /* Recordings and perf's cache pad short build-ids with zeros, or do not. */
 static bool same_id(const struct sp_build_id *a, const struct sp_build_id *b)
 {
-	const struct sp_build_id *longer = a->len < b->len ? b : a;
-	size_t n = a->len < b->len ? a->len : b->len;
-	if (memcmp(a->bytes, b->bytes, n) != 0)
-		return false;
-	for (size_t i = n; i < longer->len; i++)
-		if (longer->bytes[i])
-			return false;
-	return true;
+	return sp_build_id_recorded(a, b) || sp_build_id_recorded(b, a);
 }
 
 static const struct member *member_of(const struct sp_archives *a, size_t first,

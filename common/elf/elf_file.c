@@ -326,3 +326,16 @@ void sp_build_id_hex(const struct sp_build_id *id, char out[2 * SP_BUILD_ID_MAX 
 	}
 	out[2 * id->len] = 0;
 }
+
+bool sp_build_id_recorded(const struct sp_build_id *recorded, const struct sp_build_id *file)
+{
+	if (!file->len)
+		return false;
+	size_t n = recorded->len < file->len ? recorded->len : file->len;
+	if (memcmp(recorded->bytes, file->bytes, n) != 0 || (n < file->len && n < 20))
+		return false;
+	for (size_t i = n; i < recorded->len; i++)
+		if (recorded->bytes[i])
+			return false;
+	return true;
+}

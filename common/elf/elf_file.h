@@ -93,5 +93,8 @@ static inline struct sp_cursor sp_elf_cursor(const struct sp_elf *e, const void 
 
 /* Lower-case hex into out (2 * len + 1 bytes). */
 void sp_build_id_hex(const struct sp_build_id *id, char out[2 * SP_BUILD_ID_MAX + 1]);
+/* Whether a recording may have `recorded` for a file with that build-id: perf pads short ones with zeros
+ * to 20 bytes and cuts long ones. */
+bool sp_build_id_recorded(const struct sp_build_id *recorded, const struct sp_build_id *file);
 
 #endif

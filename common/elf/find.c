@@ -85,20 +85,6 @@ static void verdict(struct search *s, enum sp_found found, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* perf pads short build-ids with zeros to 20 bytes and cuts long ones. */
-static bool same_build_id(const struct sp_build_id *recorded, const struct sp_build_id *file)
-{
-	if (!file->len)
-		return false;
-	size_t n = recorded->len < file->len ? recorded->len : file->len;
-	if (memcmp(recorded->bytes, file->bytes, n) != 0 || (n < file->len && n < 20))
-		return false;
-	for (size_t i = n; i < recorded->len; i++)
-		if (recorded->bytes[i])
-			return false;
-	return true;
-}
-
 /* Device and inode that the kernel shows for a map of a file: one of our own, never touched. */
 static bool own_map_identity(int fd, uint32_t *maj, uint32_t *min, uint64_t *ino)
 {
@@ -210,7 +196,7 @@ static void judge(struct search *s, struct sp_elf *e, const struct stat *st, int
 	if (q->build_id.len) {
 		char hex[2 * SP_BUILD_ID_MAX + 1];
 		sp_build_id_hex(&e->build_id, hex);
-		if (same_build_id(&q->build_id, &e->build_id))
+		if (sp_build_id_recorded(&q->build_id, &e->build_id))
 			verdict(s, SP_FOUND, "%s", "");
 		else
 			verdict(s, SP_FOUND_OTHER, "%s has %s%.16s", path,
