@@ -66,8 +66,8 @@ const char *un_report_advice(const struct un_result *r)
 		return "the recording holds no user stacks: record with sp-capture, or with "
 		       "perf record --call-graph dwarf";
 	if (percent(n[UW_STACK_EXHAUSTED], r->n_walked) >= 5.0)
-		return "many stacks are cut: record more bytes of them (sp-capture -s 65528, perf "
-		       "record --call-graph dwarf,65528)";
+		return "many stacks are cut: record more bytes of them (sp-capture -s 65528, as root "
+		       "--engine=bpf for all of them; perf record --call-graph dwarf,65528)";
 	if (percent(n[UW_NO_CFI] + n[UW_NO_MODULE], r->n_walked) >= 5.0)
 		return "many stacks stop at files without unwind data: -v names them; --path-map "
 		       "and --symfs say where copies are";

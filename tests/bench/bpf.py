@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The BPF engine beside the perf engine, and waits beside the peers.
 
-    make bench-bpf BPFBENCH='[--runs N] [--only samples,loss,switches]'
+    make bench-bpf BPFBENCH='[--runs N] [--only start,samples,loss,all,switches]'
 
+start:    from the command to its end, wall clock and CPU, with nothing to record.
 samples:  ring bytes and our CPU per sample, complete stacks, the interruption that the target sees (the
           median of its gaps), for stacks of several depths.
 loss:     four threads at 4999 Hz beside four CPU hogs.
+all:      -a for two seconds beside perf record -a: CPU time per sample, lost, bytes; two busy threads and two
+          deep stacks run.
 switches: what a switch costs the target more (ns of its CPU time, two threads and two pipes on one CPU).
 Peers: perf record; offcputime of libbpf-tools where it is installed, perf record --off-cpu where it
 is built in. Medians of interleaved runs. Nothing is asserted.
@@ -109,6 +112,56 @@ def loss(runs):
     b.table(["4 threads at 4999 Hz, 4 hogs", "samples", "lost"], sorted(rows, key=lambda r: r[0]))
 
 
+def spent(command):
+    """Wall clock and CPU time of a command and its children, ms."""
+    before, begin = os.times(), time.monotonic()
+    b.sh(command)
+    after = os.times()
+    return ((time.monotonic() - begin) * 1000,
+            (after.children_user + after.children_system - before.children_user - before.children_system) * 1000)
+
+
+def start(runs):
+    rows = []
+    ways = {"-- true": "-- true", "-p PID": "-p %d -d 0" % os.getpid(), "-a": "-a -d 0"}
+    for name, options in ways.items():
+        for engine in "perf", "bpf":
+            seen = [spent("sp-capture -q --engine=%s %s >st.stream 2>/dev/null" % (engine, options)) for _ in range(runs * 2)]
+            rows.append([name, engine] + ["%.0f" % min(v[i] for v in seen) for i in (0, 1)])
+    b.table(["start and end", "engine", "wall ms, least", "CPU ms, least"], rows)
+
+
+def whole_machine(runs):
+    busy = [subprocess.Popen([b.path(name), *args], stdout=subprocess.DEVNULL)
+            for name, *args in (["switches", "gaps", "600000"], ["deep", "200", "600000"]) * 2]
+    ways = {engine: "sp-capture --stats=json %s -F %%d -a -d 2 2>a.log >a.stream" % options for engine, options in ENGINES.items()}
+    ways["perf record 16K"] = "perf record -q -F %d -a --call-graph dwarf,16384 -o a.stream sleep 2 2>a.log"
+    ways["perf record 60K"] = "perf record -q -F %d -a --call-graph dwarf,61440 -o a.stream sleep 2 2>a.log"
+    rows = []
+    for hz in 99, 999, 4999:
+        seen = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, command in ways.items():
+                _, cpu_ms = spent(command % hz)
+                if name.startswith("perf record"):
+                    out = b.sh("perf report --stats -i a.stream 2>/dev/null", check=False).stdout
+                    count = {line.split(":")[0].strip(): int(line.split(":")[1].split()[0])
+                             for line in out.split("\n") if "events:" in line}
+                    n = count.get("SAMPLE events", 0)
+                    lost = count.get("LOST_SAMPLES events", count.get("LOST events", 0))
+                else:
+                    stats = last_json("a.log")
+                    n, lost = stats["samples"], stats["lost_events"]
+                seen[name].append((n, lost, cpu_ms * 1000 / max(n, 1), os.path.getsize(b.path("a.stream")) / max(n, 1)))
+        for name, v in seen.items():
+            n, lost, cpu, size = ([x[i] for x in v] for i in range(4))
+            rows.append([hz, name, "%.0f" % b.median(n), sum(lost), "%.1f" % b.median(cpu), "%.0f" % b.median(size)])
+    for process in busy:
+        process.kill()
+        process.wait()
+    b.table(["-a, 2 s; Hz", "recorder", "samples", "lost in all runs", "CPU us a sample", "bytes a sample"], rows)
+
+
 def beside(command, seconds=1.2):
     """ns a switch while a peer watches it: the peer begins first."""
     run = subprocess.Popen([b.path("switches"), "pingpong", str(int((seconds + 1.5) * 1000))], stdout=subprocess.PIPE, text=True)
@@ -121,6 +174,7 @@ def beside(command, seconds=1.2):
 
 def switches(runs):
     ways = {"none": None, "perf engine": "--engine=perf", "bpf engine": "--engine=bpf",
+            "perf engine, --off-cpu": "--engine=perf --off-cpu",
             "--off-cpu=1s (below the least)": "--off-cpu=1s", "--off-cpu=1s -k": "--off-cpu=1s -k",
             "--off-cpu=1s, before 6.18": "--off-cpu=1s", "--off-cpu (each, 20,000/s)": "--off-cpu"}
     seen = {name: [] for name in ways}
@@ -145,7 +199,7 @@ def switches(runs):
 
 
 def main():
-    parts = {"samples": samples, "loss": loss, "switches": switches}
+    parts = {"start": start, "samples": samples, "loss": loss, "all": whole_machine, "switches": switches}
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--runs", type=int, default=3)
     args.add_argument("--only", default=",".join(parts))
@@ -157,10 +211,10 @@ def main():
     if os.geteuid() != 0:
         b.say("BPF needs root")
         return
-    start = time.time()
+    began = time.time()
     for name in args.only.split(","):
         parts[name](args.runs)
-    b.say("%.0f s" % (time.time() - start))
+    b.say("%.0f s" % (time.time() - began))
 
 
 if __name__ == "__main__":
