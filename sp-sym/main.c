@@ -390,7 +390,7 @@ int main(int argc, char **argv)
 	bool piped = from_stdin && fstat(STDIN_FILENO, &st) == 0 && !S_ISREG(st.st_mode);
 	if (!opt.no_cache && sp_cachedir_open(&opt.cache))
 		opt.resolver.cache = &opt.cache;
-	if (!opt.format->no_names && sp_debuginfod_start(opt.debuginfod))
+	if ((opt.exe || !opt.format->no_names) && sp_debuginfod_start(opt.debuginfod))
 		opt.resolver.fetch_debug = sp_debuginfod_fetch;
 	if (opt.exe) {
 		status = name_addresses(&opt);
