@@ -77,8 +77,7 @@ static unsigned dist_base(unsigned symbol)
 
 struct deflate *deflate_new(void)
 {
-	struct deflate *d = calloc(1, sizeof *d);
-	return d;
+	return calloc(1, sizeof(struct deflate));
 }
 
 void deflate_free(struct deflate *d)

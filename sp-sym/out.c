@@ -250,10 +250,9 @@ void out_discard(struct out *o)
 
 int out_close(struct out *o, struct sp_err *err)
 {
-	bool failed = o->buf.failed;
 	out_flush(o);
-	if (o->gzip && !put_gzip(o))
-		failed = true;
+	bool failed = o->gzip && !put_gzip(o);
+	failed |= o->buf.failed;
 	/* Errors that only close() reports (NFS, quotas) count; a dup keeps standard output itself.
 	 */
 	int fd = o->fd > STDERR_FILENO ? o->fd : dup(o->fd);
