@@ -12,6 +12,7 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/le.h"
+#include "privileges.h"
 #include "perf/ext.h"
 #include "perf/share.h"
 
@@ -95,6 +96,7 @@ static void *run(void *arg)
 {
 	struct cap_output *o = arg;
 	struct block *b;
+	cap_privileges_drop_all(); /* it writes to what is open */
 	pthread_mutex_lock(&o->lock);
 	while ((b = next_block(o))) {
 		if (o->code == 0) {

@@ -14,6 +14,7 @@
 #include "base/cli.h"
 #include "base/stop.h"
 #include "head.h"
+#include "privileges.h"
 #include "rings.h"
 #include "tasks.h"
 
@@ -234,6 +235,8 @@ static void say_recording(const struct cap_session *s)
 	if (s->sampler.event_refusal[0])
 		sp_detail("no hardware cycles here: %s; sampling by cpu-clock",
 			  s->sampler.event_refusal);
+	if (!s->sampler.has_lost)
+		sp_note("this kernel is older than 6.0: losses are known by LOST records only");
 	char who[300];
 	if (o->all)
 		cap_system_name(s, who, sizeof who);
@@ -373,6 +376,9 @@ static int record(struct cap_session *s, struct sp_err *err)
 	s->enabled_ns = cap_now_ns();
 	if (rc < 0)
 		return rc;
+	struct cap_privileges rest = {.owns_output = s->o->output != NULL,
+				      .owns_control = s->o->control != NULL};
+	cap_privileges_drop(&rest);
 	say_recording(s);
 	ask_short_turns();
 	rc = cap_session_loop(s, err);

@@ -581,6 +581,137 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	stream ext s | grep -q 'kernel_enabled 0'
 }
 
+@test "counters that are not there, and older kernels: each refusal has its way out, or its message" {
+	cat >shim.c <<-'X'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <errno.h>
+		#include <linux/perf_event.h>
+		#include <stdarg.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <sys/syscall.h>
+		/* SHIM: "pmu N", "guest", "lost", "thread": what perf_event_open refuses, in place of the kernel. */
+		long syscall(long n, ...)
+		{
+			long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+			const char *shim = getenv("SHIM");
+			long a[6];
+			va_list args;
+			va_start(args, n);
+			for (int i = 0; i < 6; i++)
+				a[i] = va_arg(args, long);
+			va_end(args);
+			if (n == SYS_perf_event_open) {
+				struct perf_event_attr *attr = (void *)a[0], mine = *attr;
+				int refuse = 0;
+				if (!strncmp(shim, "pmu ", 4) && mine.type == PERF_TYPE_HARDWARE)
+					refuse = atoi(shim + 4);
+				if (!strcmp(shim, "guest") && mine.type == PERF_TYPE_HARDWARE) {
+					refuse = mine.exclude_guest ? 0 : EOPNOTSUPP;
+					mine.type = PERF_TYPE_SOFTWARE;
+					mine.config = PERF_COUNT_SW_CPU_CLOCK;
+					mine.exclude_guest = 0;
+				}
+				if (!strcmp(shim, "lost") && mine.read_format & PERF_FORMAT_LOST)
+					refuse = EINVAL;
+				if (!strcmp(shim, "thread") && mine.inherit_thread)
+					refuse = EINVAL;
+				if (refuse) {
+					errno = refuse;
+					return -1;
+				}
+				return real(n, &mine, a[1], a[2], a[3], a[4]);
+			}
+			return real(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+		}
+	X
+	gcc -shared -fPIC -o shim.so shim.c -ldl
+	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+	shimmed() { # SHIM OPTION…
+		local shim=$1
+		shift
+		SHIM=$shim LD_PRELOAD=$PWD/shim.so sp-capture -v "$@" >s 2>log
+	}
+	local os text status
+	while read -r os text; do # ENOENT, ENODEV, ENXIO, EOPNOTSUPP
+		shimmed "pmu $os" -- "$SP_PROG/chain-pie" 50 || fail "$(cat log)"
+		holds "$(cat log)" "no hardware cycles here: perf_event_open: $text; sampling by cpu-clock"
+		stream ext s | grep -q 'clock=cpu-clock' || fail "$os: the clock in the stream"
+		status=0
+		shimmed "pmu $os" -e cycles -- "$SP_PROG/chain-pie" 50 || status=$?
+		equal "$status" 1 "a counter that was asked for ($text)"
+		holds "$(cat log)" "perf_event_open: $text (event cycles: no such counter here)"
+		holds "$(cat log)" "use -e cpu-clock"
+	done <<-X
+		2 No such file or directory
+		19 No such device
+		6 No such device or address
+		95 Operation not supported
+	X
+	# Anything else is no missing counter.
+	while read -r os text; do
+		status=0
+		shimmed "pmu $os" -- "$SP_PROG/chain-pie" 50 || status=$?
+		equal "$status" 1 "$text"
+		[ ! -s s ] || fail "output after a refusal"
+		holds "$(cat log)" "perf_event_open: $text"
+	done <<-X
+		13 Permission denied
+		22 Invalid argument
+		24 Too many open files (
+	X
+	shimmed guest -- "$SP_PROG/chain-pie" 50 || fail "$(cat log)"
+	holds "$(cat log)" " Hz, cycles"
+	stream ext s | grep -q 'clock=cycles' || fail "the clock in the stream"
+	shimmed lost -- "$SP_PROG/chain-pie" 100 || fail "$(cat log)"
+	holds "$(cat log)" "losses are known by LOST records only"
+	[ "$(stream stacks s | wc -l)" -gt 50 ] || fail "$(cat log)"
+	# A kernel that follows children though nobody asked: they are left out.
+	sh -c "\"$SP_PROG/chain-pie\" 300 & exec \"$SP_PROG/chain-O0\" 100000" >out 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await sh -c "grep -q chain-O0 /proc/$pid/comm"
+	shimmed thread -p "$pid" -d 0.2 || fail "$(cat log)"
+	equal "$(stream stacks s | cut -d' ' -f1 | sort -u)" "$pid" "processes"
+}
+
+@test "once it records, root's sp-capture may do little else; what comes later works all the same" {
+	[ "$(id -u)" = 0 ] || skip "a user has no capabilities"
+	grep -q '^CapEff:.*1ff' /proc/self/status || skip "this root has not all of them"
+	local t caps threads=0
+	mkfifo fifo
+	start threads 60000
+	begin s --control fifo -p "$pid"
+	for t in /proc/"$capture"/task/*/status; do
+		equal "$(awk '/^NoNewPrivs/ { print $2 }' "$t")" 1 "no_new_privs"
+		for caps in $(awk '/^Cap(Inh|Prm|Eff|Amb)/ { print $2 }' "$t"); do
+			# DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, KILL, IPC_LOCK, SYS_PTRACE, SYSLOG, PERFMON, BPF,
+			# CHECKPOINT_RESTORE.
+			equal $((0x$caps & ~0x1c40008402e)) 0 "capabilities $caps beyond the needed"
+		done
+		threads=$((threads + 1))
+	done
+	[ "$threads" -ge 2 ] || fail "$threads threads"
+	# Another user's program whose file is gone: events, maps and map_files of a process that comes later.
+	publish "$SP_PROG/chain-pie"
+	chmod 700 "$pub"
+	chown -R 65534 "$pub"
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$pub/chain-pie" 60000 >other.out 3>&- &
+	local other=$!
+	pids+=("$other")
+	until [ "/proc/$other/exe" -ef "$pub/chain-pie" ]; do read -rt 0.01 <> <(:) || :; done
+	rm "$pub/chain-pie"
+	echo "add $other" >fifo
+	await grep -q "add $other: attached" log
+	sampled() { echo "summary" >fifo; [ "$(sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1)" -gt 400 ]; }
+	await sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	stream object s "$pub/chain-pie (deleted)" | cmp - "$SP_PROG/chain-pie"
+	[ "$(stream stacks s | awk -v p="$other" '$1 == p' | wc -l)" -gt 50 ] || fail "no samples of what was added"
+}
+
 @test "another user's process: refused with call, errno, level and cure" {
 	[ "$(id -u)" = 0 ] || skip "needs a second user"
 	publish
