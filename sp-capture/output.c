@@ -52,6 +52,7 @@ struct cap_output {
 	size_t slot_used;
 	uint8_t *place; /* in current: what will name the slot's bytes from place_from on; or NULL */
 	size_t place_from;
+	bool is_untold; /* places wait in parts */
 
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards all below */
@@ -287,6 +288,7 @@ static void flush_parts(struct cap_output *o)
 		o->current->len = 0;
 	}
 	o->n_parts = o->n_gathered = 0;
+	o->is_untold = false;
 }
 
 static void part_add(struct cap_output *o, uint8_t *p, size_t n)
@@ -352,6 +354,7 @@ static void place_end(struct cap_output *o)
 					.bytes = (uint32_t)(o->slot_used - o->place_from)};
 	sp_ext_shared_encode(o->place, &x);
 	o->place = NULL;
+	o->is_untold = o->gathering;
 }
 
 static void slot_end(struct cap_output *o)
@@ -374,7 +377,7 @@ static uint8_t *share_take(struct cap_output *o, size_t size)
 		o->slot_used = 0;
 	}
 	if (o->slot < 0) { /* the reader does not know yet what waits for it */
-		if (o->current && o->gathering && o->n_parts)
+		if (o->is_untold)
 			flush_parts(o);
 		return NULL;
 	}

@@ -88,7 +88,8 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	stream stacks s >stacks
 	[ "$(wc -l <stacks)" -gt 400 ] || fail "too few samples"
 	# A few frames and the room of static TLS: no mapping above, not the 2,304 of struct pthread.
-	awk '$3 > 3000 { exit 1 }' stacks || fail "$(sort -k3n stacks | tail -n 3)"
+	# (The first thread's stack is the process's, under whose top the dynamic linker works too.)
+	awk '$1 != $2 && $3 > 3000 { exit 1 }' stacks || fail "$(sort -k3n stacks | tail -n 3)"
 }
 
 @test "perf script and perf report read a threaded program's stream, without a complaint" {

@@ -162,11 +162,13 @@ static int open_memory(pid_t pid, int number)
 {
 	char path[64];
 	struct statfs fs;
+	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, number);
 	int look = open(path, O_PATH | O_CLOEXEC), fd = -1;
 	if (look < 0)
 		return -1;
-	if (fstatfs(look, &fs) == 0 && fs.f_type == TMPFS_MAGIC) {
+	if (fstat(look, &st) == 0 && S_ISREG(st.st_mode) && fstatfs(look, &fs) == 0 &&
+	    fs.f_type == TMPFS_MAGIC) {
 		snprintf(path, sizeof path, "/proc/self/fd/%d", look);
 		fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	}
