@@ -61,6 +61,7 @@ struct cap_bpf {
 	bool after; /* stacks after long waits */
 	bool plain; /* the programs without callbacks: bpf/capture.bpf.c */
 	bool has_state_arg;
+	bool parked; /* the kernel lets us copy the stacks of threads that still wait at the end */
 	uint64_t since_ns; /* switched on */
 };
 
@@ -178,6 +179,7 @@ static int find_lacks(struct cap_bpf *b, bool off_cpu, struct sp_err *err)
 		b->lacks |= SPB_USER_DYN;
 	if (!cap_btf_find(&btf, "bpf_task_work_schedule_resume_impl", BTF_KIND_FUNC))
 		b->lacks |= SPB_TASK_WORK;
+	b->parked = cap_btf_find(&btf, "bpf_copy_from_user_task_dynptr", BTF_KIND_FUNC) != 0;
 	if (!cap_btf_find(&btf, "btf_trace_sched_exit_tp", BTF_KIND_TYPEDEF))
 		b->lacks |= SPB_EXIT;
 	/* The first argument is the program's context; the state came as one more. */
@@ -198,6 +200,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 		b->plain ? k->progs.off_switch_plain : k->progs.off_switch, k->progs.off_waking,
 		k->progs.off_fork, k->progs.off_exec};
 	bpf_program__set_autoload(k->progs.off_exit, !(b->lacks & SPB_EXIT));
+	bpf_program__set_autoload(k->progs.off_parked, b->after && b->parked);
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
 	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
@@ -395,6 +398,17 @@ bool cap_bpf_stacks_after(const struct cap_bpf *b)
 	return b->after;
 }
 
+void cap_bpf_parked(struct cap_bpf *b)
+{
+	char nothing[64];
+	int fd = b->skel->links.off_parked ? bpf_iter_create(bpf_link__fd(b->skel->links.off_parked))
+					   : -1;
+	while (fd >= 0 && read(fd, nothing, sizeof nothing) > 0)
+		;
+	if (fd >= 0)
+		close(fd);
+}
+
 void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 			void (*each)(void *arg, const struct spb_sample *s), void *arg)
 {
@@ -410,6 +424,7 @@ void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 				       .pid = w.pid,
 				       .tid = tid,
 				       .kind = SPB_WAIT,
+				       .flags = SPB_LATE,
 				       .id = w.out_ns,
 				       .period = now_ns - w.out_ns,
 				       .state = w.state};
@@ -511,6 +526,11 @@ bool cap_bpf_stacks_after(const struct cap_bpf *b)
 {
 	(void)b;
 	return false;
+}
+
+void cap_bpf_parked(struct cap_bpf *b)
+{
+	(void)b;
 }
 
 void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,

@@ -53,6 +53,9 @@ int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err);
 void cap_bpf_switch(struct cap_bpf *b, bool on);
 /* Whether stacks come after the waits that they belong to, else before. */
 bool cap_bpf_stacks_after(const struct cap_bpf *b);
+/* Once waits are switched off: the stacks of threads that still wait come into the ring, where they are
+ * copied after waits. */
+void cap_bpf_parked(struct cap_bpf *b);
 /* The waits that have not ended, once they are switched off: what struct spb_sample tells of each.
  */
 struct spb_sample;

@@ -87,6 +87,8 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err)
 	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();
+	if (s->bpf && s->o->off_cpu)
+		cap_bpf_parked(s->bpf);
 	int rc = cap_session_drain(s, true, err);
 	if (rc < 0)
 		return rc;

@@ -188,7 +188,7 @@ void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t
 		part_free(w, &part);
 	}
 	struct spb_sample from;
-	bool has = slot && !w->stacks_after && slot->stack.size;
+	bool has = slot && slot->stack.size;
 	if (has)
 		memcpy(&from, slot->stack.data, sizeof from);
 	has = has && from.id == s->id;
@@ -201,7 +201,8 @@ void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8
 {
 	struct cap_waits *w = &e->waits;
 	struct cap_wait_slot *slot = cap_waits_slot(w, (int32_t)s->tid);
-	if (slot && w->stacks_after)
+	/* One with an id is of a wait that has not ended. */
+	if (slot && w->stacks_after && !s->id)
 		emit_pending(e, slot, s, stack, cpu_index);
 	else if (slot && !keep(w, &slot->stack, s, stack, s->stack_bytes))
 		slot->stack.size = 0;

@@ -78,6 +78,10 @@ struct {
 extern int bpf_probe_read_user_dynptr(struct bpf_dynptr *d, __u64 off, __u64 size,
 				      const void *unsafe_ptr__ign) __ksym __weak;
 
+extern int bpf_copy_from_user_task_dynptr(struct bpf_dynptr *d, __u64 off, __u64 size,
+					  const void *unsafe_ptr__ign,
+					  struct task_struct *tsk) __ksym __weak;
+
 #define HAS(helper, bit)                                                                           \
 	(!(spb_without & (bit)) && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##helper))
 
@@ -217,19 +221,27 @@ static __always_inline __u32 to_page_end(__u64 at, __u32 left)
 	return n < left ? n : left;
 }
 
+/* Of the current task, or of another one, which may sleep: its pages are brought in. */
+static __always_inline int read_user(struct bpf_dynptr *d, __u32 off, __u32 n, __u64 at,
+				     struct task_struct *other)
+{
+	return other ? bpf_copy_from_user_task_dynptr(d, off, n, (const void *)at, other)
+		     : bpf_probe_read_user_dynptr(d, off, n, (const void *)at);
+}
+
 /* The stack into a record at off; the bytes that could be read. A read is all or nothing: when a
  * page is missing, what lies before it is read in halves, quarters, … that are there. */
-static __always_inline __u32 copy_kfunc(struct bpf_dynptr *d, __u32 off, __u64 sp, __u32 size)
+static __always_inline __u32 copy_kfunc(struct bpf_dynptr *d, __u32 off, __u64 sp, __u32 size,
+					struct task_struct *other)
 {
 	__u32 done = 0;
-	if (bpf_probe_read_user_dynptr(d, off, size, (const void *)sp) == 0)
+	if (read_user(d, off, size, sp, other) == 0)
 		return size;
 	for (__u32 part = SPB_MAX_STACK / 2; part >= PAGE; part /= 2)
-		if (done + part <= size &&
-		    bpf_probe_read_user_dynptr(d, off + done, part, (const void *)(sp + done)) == 0)
+		if (done + part <= size && read_user(d, off + done, part, sp + done, other) == 0)
 			done += part;
 	__u32 n = to_page_end(sp + done, size - done);
-	if (bpf_probe_read_user_dynptr(d, off + done, n, (const void *)(sp + done)) == 0)
+	if (read_user(d, off + done, n, sp + done, other) == 0)
 		done += n;
 	return done;
 }
@@ -255,12 +267,13 @@ static __always_inline __u32 head_size(const struct work *w)
 	return sizeof w->s + (n & SPB_MAX_CHAIN) * 8;
 }
 
-static __always_inline void put_dynptr(struct work *w, __u32 size)
+static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_struct *other)
 {
 	struct bpf_dynptr d;
 	__u64 sp = REGS_SP(&w->r);
 	__u32 off = head_size(w);
-	bool whole = !(spb_without & SPB_USER_DYN) && &bpf_probe_read_user_dynptr != 0;
+	bool whole = other ||
+		     (!(spb_without & SPB_USER_DYN) && &bpf_probe_read_user_dynptr != 0);
 	__u32 total = off + ((size + 7) & ~7u) + (whole ? 0 : PAGE);
 	if (bpf_ringbuf_reserve_dynptr(&spb_ring, total, 0, &d) < 0) {
 		bpf_ringbuf_discard_dynptr(&d, 0);
@@ -268,7 +281,7 @@ static __always_inline void put_dynptr(struct work *w, __u32 size)
 		return;
 	}
 	if (size && whole)
-		w->s.stack_bytes = copy_kfunc(&d, off, sp, size);
+		w->s.stack_bytes = copy_kfunc(&d, off, sp, size, other);
 	else if (size)
 		w->s.stack_bytes = copy_slices(&d, off, sp, size);
 	if (w->s.stack_bytes < size)
@@ -311,7 +324,7 @@ static __always_inline void put_scratch(struct work *w, __u32 size)
 static __noinline void put(struct work *w, __u32 size)
 {
 	if (HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
-		put_dynptr(w, size);
+		put_dynptr(w, size, NULL);
 	else
 		put_scratch(w, size);
 }

@@ -5,7 +5,8 @@
  * stack). The stack can be had only while the task itself is current: before: at the switch away,
  * of every wait, whatever comes of it; from Linux 5.10 on; after:  once a wait was long enough, by
  * task work as the task goes back to user mode, where its stack is as it was. Costs nothing while
- * waits are short; Linux 6.18. The reader joins the two (waits.c).
+ * waits are short; Linux 6.18. Of waits that outlast the recording it is taken at its end
+ * (off_parked). The reader joins the two (waits.c).
  *
  * sched_switch is not called at every switch: on some virtual machines it keeps silent about those
  * away from certain threads, and so about whom they give the CPU to. Where there is sched_exit_tp
@@ -13,7 +14,7 @@
  * the thread is still below the same system call, so its stack can be had as of any other wait. Before,
  * a thread that is sampled or switched away from while its wait has not ended has come back untold.
  * When, sched_info knows, by the scheduler's clock: what lies between that one and ours is learnt of
- * all switches that are told. Such waits have no stack where those are copied after. */
+ * the switches that are told. Such waits have no stack where those are copied after. */
 
 #define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 #define WINDOW_SHIFT 24      /* rates are limited by windows of 2^24 ns */
@@ -32,7 +33,7 @@ const volatile __u32 spb_exit = 0;      /* off_exit is attached */
 
 __u64 spb_since_ns = ~0ull; /* waits that began before do not count; all bits: switched off */
 struct spb_cpu spb_cpus[SPB_MAX_CPUS]; /* with an initializer clang 14 tells of it in .data */
-__u64 spb_clock_any = 0; /* of the CPU that learnt it last, for those that have not yet */
+__u64 spb_clock_any = 0; /* of the CPU that learnt it last */
 __u32 spb_skip = 0; /* frames of off_exit on a thread's own chain + 1, 0: not known */
 
 struct {
@@ -215,18 +216,17 @@ static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, _
 	return w;
 }
 
-/* The current task came back untold, some time since its wait began. False: when is not known. */
+/* The current task came back untold, some time since its wait began. False: when is not known, or not
+ * believable. */
 static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 in, __u64 now,
 				       __u32 slot)
 {
 	struct spb_cpu *cpu = this_cpu();
-	if (!in)
+	if (in <= wait->out_ns)
 		return false;
 	/* The clocks are compared to some microseconds only. */
 	if (in > now)
 		in = now;
-	if (in < wait->out_ns)
-		in = wait->out_ns;
 	struct work *w = end_wait(wait, tid, in, slot);
 	cpu->n_untold++;
 	if (w) {
@@ -246,8 +246,8 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 	return in + BPF_CORE_READ(t, sched_info.last_arrival);
 }
 
-/* The scheduler takes the time a little earlier than we do, and much earlier when the host took the CPU
- * in between: the least difference is the right one. It follows the clocks' drift slowly. */
+/* The scheduler takes the time some microseconds earlier than we do. When the host took the CPU in between
+ * it is much earlier: what is learnt lasts until the next switch only. */
 static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
 	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
@@ -267,9 +267,7 @@ static __always_inline void end_by_sample(struct task_struct *t)
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
 	if (!wait || !wait->out_ns)
 		return;
-	__u64 in = arrival_of(t);
-	if (in > wait->out_ns)
-		end_untold(wait, tid, in, bpf_ktime_get_ns(), 0);
+	end_untold(wait, tid, arrival_of(t), bpf_ktime_get_ns(), 0);
 }
 
 /* What the next switch away finds. */
@@ -378,14 +376,16 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 	__u64 now = bpf_ktime_get_ns();
 	struct spb_cpu *cpu = this_cpu();
 	bool told = !(spb_without & SPB_SWITCHES && now & 1024);
-	if (!spb_exit)
+	bool on = spb_since_ns <= now, leaves = on && is_current_target(prev);
+	/* Of others too, until there is something: of them more is untold. */
+	if (!spb_exit && (leaves || !cpu->clock_ns))
 		learn_clock(cpu, prev);
 	cpu->in_ns = now;
 	cpu->in_tid = told ? next->pid : 0;
 	cpu->chain_tid = 0;
-	if (spb_since_ns > now)
+	if (!on)
 		return 0;
-	if (is_current_target(prev))
+	if (leaves)
 		switch_out(ctx, prev, now, plain);
 	/* A thread dies on a CPU: who has an open wait is the one that was a target. */
 	if (told && next->pid)
@@ -446,6 +446,41 @@ int off_exit(__u64 *ctx)
 	put(w, 0);
 	if (spb_after && &bpf_task_work_schedule_resume_impl != 0)
 		want_stack(t, tid, now);
+	return 0;
+}
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+
+/* At the end of a recording, with all other programs here switched off: the stack of a thread that still
+ * waits. Those for which the ring has no room go without. */
+SEC("?iter.s/task")
+int off_parked(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	__u32 tid = t ? t->pid : 0, slot = 1;
+	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
+	struct work *w = bpf_map_lookup_elem(&spb_work, &slot);
+	if (!t || !wait || !w || !wait->out_ns || !t->mm || t->flags & PF_KTHREAD ||
+	    &bpf_copy_from_user_task_dynptr == 0)
+		return 0;
+	fill(w, SPB_STACK);
+	w->s.pid = t->tgid;
+	w->s.tid = tid;
+	w->s.id = wait->out_ns;
+	if (bpf_probe_read_kernel(&w->r, sizeof w->r, (void *)bpf_task_pt_regs(t)) < 0)
+		return 0;
+	put_regs(w);
+	w->s.ip = REGS_IP(&w->r);
+	__u64 sp = REGS_SP(&w->r), used = bpf_ringbuf_query(&spb_ring, BPF_RB_AVAIL_DATA);
+	/* Its mapping cannot be asked for here; what lies above its frames mostly is known. */
+	struct end e = {.hi = sp + UNKNOWN_STACK};
+	clip(&e, t, t->mm, sp);
+	__u32 size = size_to(&w->s, e.hi < sp + UNKNOWN_STACK ? e.hi : 0, sp);
+	if (used + size < bpf_ringbuf_query(&spb_ring, BPF_RB_RING_SIZE) / 2)
+		put_dynptr(w, size, t);
 	return 0;
 }
 
