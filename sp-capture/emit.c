@@ -412,7 +412,7 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 	switch (en->type) {
 	case PERF_RECORD_SAMPLE:
 		if (r->of_switches)
-			cap_switches_stack(e, r, en, cpu_index);
+			cap_switches_stack(e, r, en);
 		else
 			emit_sample(e, r, en, cpu_index);
 		break;

@@ -102,7 +102,6 @@ static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err 
 static void tell_switches(struct cap_session *s, const struct sp_err *why, const char *cure)
 {
 	char refusal[160];
-	s->by_switches = true;
 	s->stacks_of_switches = cap_sampler_tell_switches(&s->sampler, refusal);
 	if (why)
 		sp_note("time off the CPU by context switch events, without states and wakers: "
@@ -169,8 +168,12 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 		s->rings[i].fd = -1;
 	if (s->bpf)
 		return open_bpf_rings(s, err);
-	size_t wanted = cap_ring_size(o->ring_bytes, s->sampler.rate_hz, o->stack_bytes,
-				      s->kernel.page_bytes);
+	/* Threads switch as often as ever at a low rate. */
+	uint64_t rate_hz = s->sampler.rate_hz;
+	if (s->stacks_of_switches && rate_hz < CAP_DEFAULT_HZ)
+		rate_hz = CAP_DEFAULT_HZ;
+	size_t wanted =
+		cap_ring_size(o->ring_bytes, rate_hz, o->stack_bytes, s->kernel.page_bytes);
 	s->ring_bytes = wanted;
 	int rc = cap_rings_map(s->rings, s->n_rings, &s->sampler, &s->ring_bytes, o->stack_bytes,
 			       err);

@@ -83,7 +83,7 @@ struct cap_session {
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
 	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
-	bool by_switches, stacks_of_switches; /* waits by perf events; with their stacks */
+	bool stacks_of_switches; /* waits by perf events, with their stacks */
 	int out_fd;
 	const char *out_name;
 	bool attaching;     /* births are noted */

@@ -131,11 +131,9 @@ static uint32_t kernel_part(const struct cap_ring *r, uint64_t pos, const struct
 	return n;
 }
 
-void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
-			size_t cpu_index)
+void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
 {
 	struct cap_layout l;
-	(void)cpu_index;
 	if (!cap_sample_layout(r, en->pos, en->size, &l)) {
 		sp_count(&e->counters, SP_C_rejected_samples, 1);
 		return;

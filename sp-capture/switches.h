@@ -15,8 +15,7 @@
 void cap_switches_record(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
 			 size_t cpu_index);
 /* A sample of a switch away. */
-void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
-			size_t cpu_index);
+void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en);
 /* A thread was born, or has ended: what comes of it after that is its last switch. */
 void cap_switches_born(struct cap_emit *e, int32_t tid);
 void cap_switches_ended(struct cap_emit *e, int32_t tid);

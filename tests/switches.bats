@@ -95,14 +95,20 @@ waits_of() { stream ext "$1" | awk -v p="$2" '$1 == "wait" && $3 == p' | wc -l; 
 
 @test "a normal user: lengths without stacks, and both lines that say so; no BTF: the same by root" {
 	[ "$(id -u)" = 0 ] || skip "needs root to become nobody"
-	[ "$(cat /proc/sys/kernel/perf_event_paranoid)" = 2 ] || skip "needs a perf_event_paranoid of 2"
+	local level
+	level=$(cat /proc/sys/kernel/perf_event_paranoid)
+	[ "$level" -le 2 ] || skip "a normal user may not record here"
 	pub=$(mktemp -d /tmp/stackpulse.XXXXXX)
 	cp "$SP_BUILD/bin/sp-capture" "$SP_PROG/off_cpu" "$pub"
 	chmod -R a+rX "$pub"
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$pub/sp-capture" --off-cpu -- "$pub/off_cpu" naps 30 >s 2>log
 	holds "$(cat log)" "time off the CPU by context switch events, without states and wakers: cannot use the BPF engine"
-	holds "$(cat log)" "time off the CPU without stacks: perf_event_open: Permission denied (perf_event_paranoid is 2)"
-	holds "$(cat log)" "sysctl kernel.perf_event_paranoid=1"
+	if [ "$level" = 2 ]; then
+		holds "$(cat log)" "time off the CPU without stacks: perf_event_open: Permission denied (perf_event_paranoid is 2)"
+		holds "$(cat log)" "sysctl kernel.perf_event_paranoid=1"
+	else
+		! grep -q "without stacks" log || fail "$(cat log)"
+	fi
 	n=$(stream ext s | awk '$1 == "wait" && $4 >= 10e6' | wc -l)
 	[ "$n" -ge 28 ] || fail "$n naps"
 	# shellcheck disable=SC2016 # $0 is the inner shell's
@@ -111,7 +117,6 @@ waits_of() { stream ext "$1" | awk -v p="$2" '$1 == "wait" && $3 == p' | wc -l; 
 	holds "$(cat log)" "without states and wakers: cannot use the BPF engine: this kernel tells no BTF"
 	! grep -q "without stacks" log || fail "$(cat log)"
 	stream ext s | grep -q '^start.*engine=perf'
-	# A user whose paranoid level lets him look into the kernel: not changed here, it is the machine's.
 }
 
 @test "-a with --off-cpu, by both engines: who was there, who comes; not the kernel's, not our own" {
