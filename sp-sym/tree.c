@@ -31,7 +31,7 @@ static bool push_root(struct tree *t)
 	return root != NULL;
 }
 
-#define NARROW 8 /* children that are looked through; those of a node that has more are in a table */
+#define NARROW 8 /* children that are looked through; of a node with more, a table has them */
 
 static uint64_t edge(uint32_t node, uint32_t func, bool inlined)
 {

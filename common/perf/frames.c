@@ -35,7 +35,8 @@ void sp_reader_input_ended(struct sp_reader *r)
 		sp_reader_complain(r, SP_INPUT_CUT,
 				   "reading was stopped by a signal at offset %llu", pos);
 	else if (s->at != s->end && s->pos < s->limit)
-		sp_reader_complain(r, SP_INPUT_CUT, "%s ends inside a record, at offset %llu", it, pos);
+		sp_reader_complain(r, SP_INPUT_CUT, "%s ends inside a record, at offset %llu", it,
+				   pos);
 	else if (s->limit != UINT64_MAX && s->pos < s->limit)
 		sp_reader_complain(r, SP_INPUT_CUT,
 				   "it ends at offset %llu, %llu bytes before its data's end", pos,

@@ -45,8 +45,8 @@ static int not_perf(struct sp_reader *r, struct sp_err *err)
 static int bad_header(const struct sp_reader *r, int rc, const struct sp_err *why,
 		      struct sp_err *err)
 {
-	return sp_err_set(err, rc, 0, "cannot read %s: %s", r->in->src.name ? r->in->src.name : "the input",
-			  why->msg);
+	const char *name = r->main.src.name;
+	return sp_err_set(err, rc, 0, "cannot read %s: %s", name ? name : "the input", why->msg);
 }
 
 /* A perf.data file: attrs and features now; through a pipe, features when they come. */

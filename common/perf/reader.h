@@ -34,9 +34,9 @@ enum sp_reader_flag {
 	SP_READER_SHARE = 2,     /* of a pipe: offer its writer memory for them (share.h) */
 };
 
-/* Open an input: path "-" or NULL reads fd 0. Parses the header, all attrs and features of a file;
- * of a pipe they come as records. SP_ERR_CORRUPT when it is no perf stream at all (the message says
- * what it looks like and what to run). */
+/* Open an input: path "-" or NULL reads fd 0; a folder is that of perf record --threads. Parses the
+ * header, all attrs and features of a file; of a pipe they come as records. SP_ERR_CORRUPT when it
+ * is no perf stream at all (the message says what it looks like and what to run). */
 int sp_reader_open(struct sp_reader **out, const char *path, unsigned flags, struct sp_err *err);
 /* The same over bytes in memory, which must outlive the reader. */
 int sp_reader_open_bytes(struct sp_reader **out, const void *data, size_t size, unsigned flags,

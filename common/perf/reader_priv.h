@@ -33,7 +33,7 @@ struct part {
 struct sp_reader {
 	struct part main; /* has header, attributes and features */
 	struct part *in;  /* the one that is read */
-	struct part **parts; /* owned, as they are but for the first, which is main; NULL: no folder */
+	struct part **parts; /* owned, with all but the first, which is main; NULL: no folder */
 	size_t n_parts;
 	struct sp_chunk *lent; /* held: of the record that a folder's merge gave last */
 	struct sp_chunk_pool *pool; /* owned */
