@@ -11,6 +11,7 @@
 #include "tasks.h"
 
 #define IDLE_INTERVAL_NS UINT64_C(100000000)
+#define AFTER_EXEC_NS UINT64_C(10000000)
 #define SWEEP_NS UINT64_C(1000000000)
 
 static bool root_gone(struct cap_root *r, const struct pollfd *p)
@@ -71,8 +72,8 @@ static int wait_until(struct watch *w, uint64_t end_ns)
 	return n;
 }
 
-/* Until the time is over or there is something to do. An exec alone has its arguments taken, which
- * will not be there for long; nothing else is due by it. */
+/* Until the time is over or there is something to do. An exec has its arguments taken, which will not
+ * be there for long, and the rings looked at soon: files that the process maps may go with it. */
 static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 {
 	uint64_t end_ns = cap_now_ns() + ns;
@@ -86,8 +87,11 @@ static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 			if (p->revents & ~POLLIN)
 				p->fd = -1; /* its CPU is away */
 		}
-		if (n_execs)
+		if (n_execs) {
 			cap_execs_read(&s->execs, &s->emit.cmdlines, NULL); /* the drain, too */
+			uint64_t soon = cap_now_ns() + AFTER_EXEC_NS;
+			end_ns = soon < end_ns ? soon : end_ns;
+		}
 	} while (n > 0 && n == n_execs && cap_now_ns() < end_ns);
 }
 
