@@ -41,7 +41,6 @@
 #pragma GCC diagnostic pop
 
 #define BTF_FILE "/sys/kernel/btf/vmlinux"
-#define WINDOW_NS (UINT64_C(1) << 24) /* bpf/off_cpu.h, WINDOW_SHIFT */
 #define MAX_THREADS 131072u           /* of the whole machine, that have waited */
 #define MAX_RESUMES 4096u             /* threads whose stacks are awaited at once */
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
@@ -203,7 +202,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 	bpf_program__set_autoload(k->progs.off_parked, b->after && b->parked);
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
-	uint64_t per_window = want->max_waits * WINDOW_NS / 1000000000;
+	uint64_t per_window = (want->max_waits << SPB_WINDOW_SHIFT) / 1000000000;
 	k->rodata->spb_min_ns = want->min_ns;
 	k->rodata->spb_by_thread = want->by_thread;
 	k->rodata->spb_follow = want->follow;

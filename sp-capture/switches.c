@@ -9,8 +9,6 @@
 #include "events.h"
 #include "tasks.h"
 
-#define WINDOW_SHIFT 24 /* rates are limited by windows of 2^24 ns, as in bpf/off_cpu.h */
-
 /* --- threads that end --- */
 
 static bool is_ended(const struct cap_emit *e, int32_t tid)
@@ -44,11 +42,11 @@ static bool is_wanted(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t tim
 
 static bool may(struct cap_waits *w, uint64_t time_ns)
 {
-	if (w->window != time_ns >> WINDOW_SHIFT) {
-		w->window = time_ns >> WINDOW_SHIFT;
+	if (w->window != time_ns >> SPB_WINDOW_SHIFT) {
+		w->window = time_ns >> SPB_WINDOW_SHIFT;
 		w->n_window = 0;
 	}
-	return w->n_window++ < (w->max_per_s << WINDOW_SHIFT) / 1000000000;
+	return w->n_window++ < (w->max_per_s << SPB_WINDOW_SHIFT) / 1000000000;
 }
 
 static void switch_out(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t time_ns,

@@ -144,9 +144,7 @@ static int set_machine(struct run *u, const struct uw_space *space, struct sp_er
 static int submit(struct run *u, struct sp_err *err)
 {
 	if (u->o->input_is_pipe) {
-		struct timespec t = {0};
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-		uint64_t now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+		uint64_t now = un_thread_ns();
 		if (sp_reader_n_waits(u->r) != u->n_waits) {
 			u->n_waits = sp_reader_n_waits(u->r);
 			u->busy_ns = now;

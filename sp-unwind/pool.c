@@ -83,7 +83,7 @@ static void write_due(struct un_pool *p)
 	p->writing = false;
 }
 
-static uint64_t thread_ns(void)
+uint64_t un_thread_ns(void)
 {
 	struct timespec t = {0};
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -96,9 +96,9 @@ static void work_one(struct un_pool *p, struct un_worker *w)
 	struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
 	s->state = TAKEN;
 	pthread_mutex_unlock(&p->lock);
-	uint64_t begin = thread_ns();
+	uint64_t begin = un_thread_ns();
 	un_worker_run(w, s->batch);
-	w->cpu_ns += thread_ns() - begin;
+	w->cpu_ns += un_thread_ns() - begin;
 	pthread_mutex_lock(&p->lock);
 	s->state = DONE;
 	write_due(p);

@@ -36,4 +36,7 @@ int un_pool_drain(struct un_pool *p, struct sp_err *err);
  * number of them shares: the rest is the submitting thread's alone. */
 uint64_t un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops);
 
+/* CPU time of the calling thread. */
+uint64_t un_thread_ns(void);
+
 #endif

@@ -17,7 +17,6 @@
  * the switches that are told. Such waits have no stack where those are copied after. */
 
 #define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
-#define WINDOW_SHIFT 24      /* rates are limited by windows of 2^24 ns */
 #define OWN_FRAMES 16u       /* of a program at most, on the stack below it */
 
 const volatile __u64 spb_min_ns = 0;    /* shorter waits are counted only */
@@ -155,8 +154,8 @@ static __always_inline bool may(__u32 what, __u64 now)
 	struct bucket *b = bpf_map_lookup_elem(&spb_buckets, &what);
 	if (!b)
 		return false;
-	if (b->window != now >> WINDOW_SHIFT) {
-		b->window = now >> WINDOW_SHIFT;
+	if (b->window != now >> SPB_WINDOW_SHIFT) {
+		b->window = now >> SPB_WINDOW_SHIFT;
 		b->n = 0;
 	}
 	return b->n++ < spb_window;

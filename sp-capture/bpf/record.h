@@ -48,6 +48,8 @@
 
 #define SPB_COMM 16 /* TASK_COMM_LEN */
 
+#define SPB_WINDOW_SHIFT 24 /* rates of waits are limited by windows of 2^24 ns, 17 ms */
+
 struct spb_sample {
 	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
 	__u32 pid, tid, cpu;
