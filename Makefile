@@ -8,7 +8,7 @@
 
 # The one list of Debian packages: what a build needs, what the tests need besides, and what only
 # make lint, fmt, valgrind need.
-BUILD_PKGS := gcc g++ make pkg-config libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libbpf-dev
+BUILD_PKGS := gcc g++ make pkg-config libzstd-dev libdeflate-dev liblzma-dev libbz2-dev libiberty-dev libisal-dev libbpf-dev
 TEST_PKGS  := bats clang llvm bpftool libclang-rt-14-dev linux-perf elfutils libelf-dev libdw-dev binutils musl-tools lld mold ocaml-nox python3 nodejs dwz debuginfod libdebuginfod1 curl iproute2 \
               gdb patchelf procps xz-utils bzip2
 DEV_PKGS   := shellcheck clang-format-14 valgrind
@@ -81,6 +81,7 @@ $(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/*.c)) $(LIB)
 endef
 # The BPF engine; BPF=no builds without it.
 LIBS_sp-capture := $(if $(filter no,$(BPF)),,-lbpf)
+LIBS_sp-sym     := -lisal
 $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 
 # ---- The BPF programs ----------------------------------------------------------------------------

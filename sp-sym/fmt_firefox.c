@@ -762,7 +762,7 @@ int format_firefox(struct view *v, struct out *o, struct sp_err *err)
 	struct writer w = {.v = v, .o = o, .err = err};
 	struct series s = {0};
 	uint32_t *process = NULL;
-	w.r = out_gzip(o, v->n_samples > 1000000 ? 1 : 6, err);
+	w.r = out_gzip(o, err);
 	if (w.r >= 0)
 		w.r = series_init(&s, v, err);
 	if (w.r >= 0) {

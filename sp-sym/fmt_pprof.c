@@ -412,7 +412,7 @@ static void emit_comment(struct pprof *p, const char *text)
 int format_pprof(struct view *v, struct out *o, struct sp_err *err)
 {
 	struct pprof p = {.v = v, .o = o};
-	int r = out_gzip(o, 3, err);
+	int r = out_gzip(o, err);
 	if (r < 0)
 		return r;
 	string(&p, ""); /* string 0 is the empty one */

@@ -33,8 +33,8 @@ struct out {
 
 /* path NULL or "-": standard output. Special files (/dev/full, a fifo) are written directly. */
 int out_open(struct out *o, const char *path, struct sp_err *err);
-/* From here on, the output is gzip data of zlib's level; refused when it goes to a terminal. */
-int out_gzip(struct out *o, int level, struct sp_err *err);
+/* From here on, the output is gzip data; refused when it goes to a terminal. */
+int out_gzip(struct out *o, struct sp_err *err);
 /* Refuse binary data on a terminal. */
 int out_binary(struct out *o, struct sp_err *err);
 /* Write what is left and give the file its name. Anything that went wrong since out_open shows

@@ -1,16 +1,17 @@
 /* What keeps large outputs out of memory: gzip as it comes, blocks put aside; and the digits of hot
  * loops.
  *
- * unit: sp-sym/deflate.c
  * unit: sp-sym/scratch.c
  * unit: sp-sym/outtext.c
- * unit: sp-sym/out.c */
+ * unit: sp-sym/out.c
+ * libs: -lisal */
 #include <inttypes.h>
 #include <libdeflate.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../sp-sym/deflate.h"
+#include "base/file.h"
+
 #include "../../sp-sym/out.h"
 #include "../../sp-sym/scratch.h"
 #include "tap.h"
@@ -47,21 +48,27 @@ static void fill(struct sp_buf *b, size_t n, unsigned kind)
 	b->len = n;
 }
 
-/* Compressed in pieces of that size, and unpacked by another hand. */
+/* Written as gzip in pieces of that size, and unpacked by another hand. */
 static bool comes_back(const struct sp_buf *in, size_t piece, size_t *packed_len)
 {
-	struct deflate *d = deflate_new();
+	char path[] = "/tmp/view_large.XXXXXX";
+	struct sp_err err;
+	struct out o;
 	struct sp_buf packed = {0};
 	size_t got = 0, used = 0;
-	for (size_t at = 0; at < in->len; at += piece)
-		deflate_add(d, in->data + at, in->len - at < piece ? in->len - at : piece, &packed);
-	deflate_end(d, &packed);
-	deflate_free(d);
+	close(mkstemp(path));
+	bool good = out_open(&o, path, &err) == 0 && out_gzip(&o, &err) == 0;
+	for (size_t at = 0; good && at < in->len; at += piece)
+		out_add(&o, in->data + at, in->len - at < piece ? in->len - at : piece);
+	good = good && out_close(&o, &err) == 0 && sp_file_read(path, SIZE_MAX, &packed, &err) == 0;
+	unlink(path);
+	if (!good)
+		return false;
 	uint8_t *back = malloc(in->len + 1);
 	struct libdeflate_decompressor *z = libdeflate_alloc_decompressor();
-	bool good = libdeflate_gzip_decompress_ex(z, packed.data, packed.len, back, in->len + 1,
-						  &used, &got) == LIBDEFLATE_SUCCESS &&
-		    used == packed.len && got == in->len && (!got || !memcmp(back, in->data, got));
+	good = libdeflate_gzip_decompress_ex(z, packed.data, packed.len, back, in->len + 1, &used,
+					     &got) == LIBDEFLATE_SUCCESS &&
+	       used == packed.len && got == in->len && (!got || !memcmp(back, in->data, got));
 	libdeflate_free_decompressor(z);
 	*packed_len = packed.len;
 	free(back);

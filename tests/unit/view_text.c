@@ -2,12 +2,12 @@
  *
  * unit: sp-sym/outtext.c
  * unit: sp-sym/out.c
- * unit: sp-sym/deflate.c
  * unit: sp-sym/elide.c
  * unit: sp-sym/term.c
  * unit: sp-sym/apart.c
  * unit: sp-sym/resolve.c
- * unit: sp-sym/filter.c */
+ * unit: sp-sym/filter.c
+ * libs: -lisal */
 #include "../../sp-sym/term.h"
 #include "tap.h"
 
