@@ -1,5 +1,6 @@
 /* Steps without CFI. Whatever is taken here was validated: it lies in executable memory, and
  * where the code's bytes can be read, a call stands before it. */
+#include "golang.h"
 #include "walker.h"
 
 /* --- calls --- */
@@ -56,11 +57,6 @@ static struct uw_call x86_call(const struct uw_module *m, uint64_t svma)
 	for (unsigned len = 2; len <= n; len++)
 		if (indirect_call(p + n - len, len) == len)
 			return (struct uw_call){UW_CALL_INDIRECT, 0};
-	/* Nobody calls Go's goexit: goroutines begin as if its second byte had. It is nop; call;
-	 * nop (go 1.21, src/runtime/asm_amd64.s). */
-	p = uw_module_bytes(m, svma - 1, 7);
-	if (p && p[0] == 0x90 && p[1] == 0xe8 && p[6] == 0x90)
-		return (struct uw_call){UW_CALL_INDIRECT, 0};
 	return (struct uw_call){UW_CALL_NONE, 0};
 }
 
@@ -77,10 +73,6 @@ static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
 	/* BLR, and BLRAA… with a signature */
 	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
 		return (struct uw_call){UW_CALL_INDIRECT, 0};
-	/* Go's goexit, as above: mov x0,x0; bl (asm_arm64.s). */
-	p = uw_module_bytes(m, svma, 4);
-	if (insn == 0xaa0003e0 && p && sp_get32(p) >> 26 == 0x25)
-		return (struct uw_call){UW_CALL_INDIRECT, 0};
 	return (struct uw_call){UW_CALL_NONE, 0};
 }
 
@@ -93,8 +85,9 @@ static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, u
 	const struct uw_module *m = map->module;
 	uint64_t svma = ra - map->bias, from_base = svma - m->base_svma;
 	call = k->arch->machine == EM_AARCH64 ? arm64_call(m, svma) : x86_call(m, svma);
-	/* A signal handler returns to a trampoline that nobody called. */
-	if (call.kind == UW_CALL_NONE && uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL)
+	/* A signal handler returns to a trampoline that nobody called, a goroutine to its root. */
+	if (call.kind == UW_CALL_NONE &&
+	    (uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL || uw_go_root(m, svma)))
 		call.kind = UW_CALL_INDIRECT;
 	if (from_base <= UINT32_MAX)
 		uw_cache_add(uw_cache_set(k->w, m, from_base),

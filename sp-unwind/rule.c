@@ -1,5 +1,7 @@
 #include "rule.h"
 
+#include "golang.h"
+
 /* The two forms of an x86-64 PLT entry's CFA (binutils' elf_x86_64_lazy_plt eh_frame; lld's and
  * binutils' bnd form): sp + 8 + (((pc & 15) >= 11 or 10) << 3). */
 static unsigned plt_limit(const struct cfi_reg *cfa)
@@ -219,7 +221,7 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found) {
-		if (uw_module_in_entry(m, svma))
+		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1))
 			return (struct uw_rule){.kind = UW_RULE_END};
 		struct uw_rule known = crt_rule(m, svma);
 		return known.kind != UW_RULE_NONE ? known : plt_rule(m, svma);
@@ -231,5 +233,8 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	/* Another column than the ABI's: the full walk knows. */
 	if (fde.cie.ra_reg != m->arch->ra)
 		return (struct uw_rule){.kind = UW_RULE_COMPLEX};
+	struct uw_rule go;
+	if (uw_go_rule(m, s, &fde, &row, svma, &go))
+		return go;
 	return pack(m->arch, &row, fde.cie.signal);
 }

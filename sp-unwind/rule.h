@@ -19,6 +19,7 @@ enum uw_rule_kind {
 
 #define UW_RULE_SIGNAL 1u   /* a signal frame: its caller was interrupted */
 #define UW_RULE_FP_AT_FP 2u /* the frame pointer was saved at fp + slot, not CFA + slot */
+#define UW_RULE_SWITCHED 4u /* the caller may be on another stack, or with fp 0 there is none */
 
 #define UW_SLOT_KEEP INT16_MIN /* fp: unchanged; ra: in the link register */
 

@@ -137,6 +137,8 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 	/* A caller's frame lies above its callee's. Not so for what was interrupted (longjmp and
 	 * context switches are in the middle of moving sp), nor across a signal's own stack. */
 	if (__builtin_expect(cfa <= k->sp, 0)) {
+		if (r.flags & UW_RULE_SWITCHED)
+			return k->fp ? UW_NO_STACK : UW_END;
 		if (cfa < (r.kind == UW_RULE_FP ? k->fp : k->sp) && r.kind != UW_RULE_FP_DEREF)
 			return UW_OVERFLOW; /* the offset is positive */
 		if (!k->exact && !(r.flags & UW_RULE_SIGNAL))

@@ -1,6 +1,7 @@
 /* The walk with all registers: for rules that need others than sp and fp, or expressions. Each
  * frame interprets its FDE; less than 1 % of the samples come here. */
 #include "expr.h"
+#include "golang.h"
 #include "walker.h"
 
 struct full {
@@ -224,6 +225,8 @@ static int plain_step(struct full *f, const struct uw_map *map)
 		return UW_END;
 	if (r.kind == UW_RULE_SIGRETURN)
 		return sigreturn_step(f);
+	if (r.kind == UW_RULE_BAD)
+		return UW_BAD_CFA;
 	if (r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT)
 		rc = uw_rule_step(k, r);
 	else
@@ -250,6 +253,9 @@ static int frame_step(struct full *f, const struct uw_map *map)
 		return plain_step(f, map);
 	if (!cfi_row_full(section, &fde, svma, &row))
 		return UW_BAD_CFA;
+	struct uw_rule go;
+	if (uw_go_rule(map->module, section, &fde, &row, svma, &go))
+		return plain_step(f, map);
 	return row_step(f, &fde, &row);
 }
 

@@ -3,7 +3,7 @@
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
  * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/reuse.c
- * unit: sp-unwind/rule.c sp-unwind/walk.c sp-unwind/walk_full.c */
+ * unit: sp-unwind/golang.c sp-unwind/rule.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "tap.h"
 
 #include <stdlib.h>

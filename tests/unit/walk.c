@@ -1,8 +1,8 @@
 /* The walk on stacks made by hand: every kind of rule, every stop, guesses without CFI, AArch64.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/rule.c
- * unit: sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
+ * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
+ * sp-unwind/rule.c unit: sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "tap.h"
 
 #include "image.h"
@@ -284,6 +284,126 @@ static void test_go(void)
 	stack[8] = 0;
 	stack[6] = ADDR(6);
 	EXPECT("arguments lie above argv", UW_NO_MODULE, FRAMED);
+}
+
+/* Go's functions, in an image of their own with sections: all that its .debug_frame says of them is
+ * how far sp is from the return address. */
+enum {
+	GO_RECORD = 0x1000, /* 1.20: sub $24,%rsp; mov %rbp,16(%rsp); lea 16(%rsp),%rbp */
+	GO_SWITCH = 0x1040, /* push %rbp; mov %rsp,%rbp; mov 0x38(%r14),%rsp; …; pop %rbp; ret */
+	GO_BARE = 0x1080,   /* mov 0x38(%rbx),%rsp */
+	GO_EXIT = 0x10c0,   /* nop; call; nop */
+	GO_FRAME = 0x6000,  /* .debug_frame */
+	GO_SECTIONS = 0x7000,
+};
+
+static void go_fde(struct image *m, uint64_t begin, const uint8_t *ops, uint32_t n)
+{
+	const uint64_t range[] = {begin, 0x40};
+	image_u32(m, 20 + n);
+	image_u32(m, 0); /* its CIE */
+	image_bytes(m, range, sizeof range);
+	image_bytes(m, ops, n);
+}
+#define GO_FDE(m, begin, ...)                                                                      \
+	go_fde(m, begin, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+
+static void go_image(struct image *m, const char *note)
+{
+	static const uint8_t cie[] = {3, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0};
+	static const uint8_t record[] = {0x48, 0x83, 0xec, 24,   0x48, 0x89, 0x6c,
+					 0x24, 16,   0x48, 0x8d, 0x6c, 0x24, 16};
+	static const uint8_t switches[] = {0x55, 0x48, 0x89, 0xe5, 0x49, 0x8b, 0x66, 0x38};
+	static const uint8_t bare[] = {0x48, 0x8b, 0x63, 0x38},
+			     goexit[] = {0x90, 0xe8, 1, 2, 3, 0, 0x90};
+	image_new(m, EM_X86_64);
+	memcpy(m->data + GO_RECORD, record, sizeof record);
+	memcpy(m->data + GO_SWITCH, switches, sizeof switches);
+	memcpy(m->data + GO_BARE, bare, sizeof bare);
+	memcpy(m->data + GO_EXIT, goexit, sizeof goexit);
+	m->at = GO_FRAME;
+	image_u32(m, 4 + sizeof cie);
+	image_u32(m, UINT32_MAX);
+	image_bytes(m, cie, sizeof cie);
+	GO_FDE(m, GO_RECORD, 0x44, 0x0e, 32);
+	GO_FDE(m, GO_SWITCH, 0x41, 0x0e, 16, 0x6f, 0x0e, 8); /* 1 on: 16; 0x30 on: 8 */
+	GO_FDE(m, GO_BARE, 0);
+	GO_FDE(m, GO_EXIT, 0);
+	char names[64];
+	size_t frame_name = (size_t)snprintf(names, sizeof names, "%c%s", 0, note) + 1;
+	size_t table_name = frame_name + sizeof ".debug_frame";
+	memcpy(names + frame_name, ".debug_frame", sizeof ".debug_frame");
+	memcpy(names + table_name, ".shstrtab", sizeof ".shstrtab");
+	memcpy(m->data + GO_SECTIONS + 0x200, names, sizeof names);
+	const Elf64_Shdr sections[] = {
+		{0},
+		{.sh_name = 1,
+		 .sh_type = SHT_NOTE,
+		 .sh_offset = GO_SECTIONS + 0x300,
+		 .sh_size = 16},
+		{.sh_name = (uint32_t)frame_name,
+		 .sh_type = SHT_PROGBITS,
+		 .sh_offset = GO_FRAME,
+		 .sh_size = m->at - GO_FRAME},
+		{.sh_name = (uint32_t)table_name,
+		 .sh_type = SHT_STRTAB,
+		 .sh_offset = GO_SECTIONS + 0x200,
+		 .sh_size = sizeof names},
+	};
+	memcpy(m->data + GO_SECTIONS, sections, sizeof sections);
+	Elf64_Ehdr *e = (void *)m->data;
+	e->e_shoff = GO_SECTIONS;
+	e->e_shentsize = sizeof *sections;
+	e->e_shnum = 4;
+	e->e_shstrndx = 3;
+}
+
+/* Where the walk of a stack of record, switch and goexit ends. */
+static void go_expect(const char *name, uint64_t fp, enum uw_stop stop, uint32_t n)
+{
+	at(GO_RECORD + 0x20);
+	stack[2] = fp; /* saved by GO_RECORD */
+	stack[3] = RA(GO_SWITCH);
+	stack[10] = 1;
+	stack[11] = MAPPED(GO_EXIT + 1);
+	stack[12] = RA(GO_RECORD); /* left by another owner */
+	const uint64_t all[] = {GO_RECORD + 0x20, SITE(GO_SWITCH), GO_EXIT};
+	expect(name, stop, all, n);
+}
+
+static void test_go_rules(void)
+{
+	struct image of_go, of_c;
+	struct uw_module *was = module;
+	go_image(&of_go, ".note.go.buildid");
+	go_image(&of_c, ".note.gnu.build-id");
+	module = image_module(&of_go);
+	go_expect("a function that went to another stack is left by its frame record, goexit is "
+		  "the root",
+		  ADDR(10), UW_END, 3);
+	go_expect("its record lies on the other stack, of which there are no bytes", 0xc000001000,
+		  UW_NO_STACK, 2);
+	go_expect("there is no record: nothing called the scheduler", 0, UW_END, 2);
+	at(GO_SWITCH + 0x30);
+	stack[0] = MAPPED(GO_EXIT + 1);
+	EXPECT("back on its own stack, rbp popped", UW_END, GO_SWITCH + 0x30, GO_EXIT);
+	at(GO_RECORD + 0x20);
+	stack[3] = RA(GO_BARE);
+	stack[4] = MAPPED(GO_EXIT + 1);
+	EXPECT("on another stack, and no record at all", UW_BAD_CFA, GO_RECORD + 0x20,
+	       SITE(GO_BARE));
+	uw_module_free(module);
+	module = image_module(&of_c);
+	at(GO_SWITCH + 0x20);
+	regs[BP] = ADDR(10);
+	stack[1] = MAPPED(GO_EXIT + 1);
+	stack[2] = 1;
+	EXPECT("the same bytes in C are what their CFI says", UW_NO_MODULE, GO_SWITCH + 0x20,
+	       GO_EXIT);
+	uw_module_free(module);
+	module = was;
+	free(of_go.data);
+	free(of_c.data);
 }
 
 static void test_stops(void)
@@ -575,6 +695,7 @@ int main(void)
 	test_signals();
 	test_plt();
 	test_go();
+	test_go_rules();
 	test_stops();
 	test_guesses();
 	test_headers();

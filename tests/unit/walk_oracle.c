@@ -6,7 +6,7 @@
  * (--trap: from the first `int3` on that it executes, some calls deep)
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/guess.c sp-unwind/rule.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c sp-unwind/rule.c
  * unit: sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #define _GNU_SOURCE
 #include "tap.h"

@@ -1,0 +1,16 @@
+/* What Go's unwind information leaves out. */
+#ifndef SP_UNWIND_GOLANG_H
+#define SP_UNWIND_GOLANG_H
+
+#include "rule.h"
+
+/* Whether a return address is where a goroutine's frames end. Nobody calls Go's goexit: goroutines
+ * begin as if its second instruction had (runtime.newproc1). What its own CFI calls the caller is
+ * whatever the stack's former owner left there. */
+bool uw_go_root(const struct uw_module *m, uint64_t ra);
+
+/* The rule at an address of Go's code, whose row is CFI's. False: CFI says it all. */
+bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const struct cfi_fde *fde,
+		const struct cfi_row *row, uint64_t svma, struct uw_rule *out);
+
+#endif
