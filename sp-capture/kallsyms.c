@@ -67,6 +67,10 @@ void cap_kernel_map_emit(struct cap_emit *e, uint64_t time_ns)
 				end_addr = l.addr;
 			if (name && !start)
 				start = l.addr;
+			if (is_name(&l, "__sched_text_start"))
+				e->waits.sched_from = l.addr;
+			else if (is_name(&l, "__sched_text_end"))
+				e->waits.sched_to = l.addr;
 		}
 	}
 	if (name && end_addr > start)

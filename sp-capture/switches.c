@@ -119,13 +119,21 @@ void cap_switches_record(struct cap_emit *e, const struct cap_ring *r, const str
 
 /* --- stacks --- */
 
-static uint32_t kernel_part(const struct cap_ring *r, uint64_t pos, const struct cap_layout *l)
+/* The kernel's chain, less what is of the scheduler: so the kernel has it itself, and BPF from it
+ * (kernel/stacktrace.c, stack_trace_save_tsk: in_sched_functions). */
+static uint32_t kernel_part(const struct cap_emit *e, const struct cap_ring *r, uint64_t pos,
+			    const struct cap_layout *l, uint64_t chain[SPB_MAX_CHAIN])
 {
 	uint32_t n = 0;
-	if (l->n_chain && cap_ring_u64(r, pos + l->chain) == SP_CONTEXT_KERNEL)
-		while (n + 1 < l->n_chain && n < SPB_MAX_CHAIN &&
-		       cap_ring_u64(r, pos + l->chain + (n + 1) * 8) < SP_CONTEXT_MAX)
-			n++;
+	if (!l->n_chain || cap_ring_u64(r, pos + l->chain) != SP_CONTEXT_KERNEL)
+		return 0;
+	for (uint64_t i = 1; i < l->n_chain && n < SPB_MAX_CHAIN; i++) {
+		uint64_t ip = cap_ring_u64(r, pos + l->chain + i * 8);
+		if (ip >= SP_CONTEXT_MAX)
+			break;
+		if (ip < e->waits.sched_from || ip >= e->waits.sched_to)
+			chain[n++] = ip;
+	}
 	return n;
 }
 
@@ -142,12 +150,13 @@ void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const stru
 		is_wanted(e, pid, tid, en->time_ns) ? cap_waits_slot(&e->waits, tid) : NULL;
 	if (!slot)
 		return;
+	uint64_t chain[SPB_MAX_CHAIN];
 	struct spb_sample s = {.time_ns = en->time_ns,
 			       .pid = (uint32_t)pid,
 			       .tid = (uint32_t)tid,
 			       .cpu = r->cpu,
 			       .kind = SPB_STACK,
-			       .n_kernel = kernel_part(r, en->pos, &l)};
+			       .n_kernel = kernel_part(e, r, en->pos, &l, chain)};
 	if (l.regs) {
 		s.flags = SPB_HAS_REGS | SPB_CLIPPED;
 		if (cap_ring_u64(r, en->pos + l.regs - 8) == PERF_SAMPLE_REGS_ABI_32)
@@ -161,7 +170,7 @@ void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const stru
 	uint8_t *to = cap_waits_room(&e->waits, slot, &s);
 	if (!to)
 		return;
-	cap_ring_copy(r, en->pos + l.chain + 8, to, s.n_kernel * 8);
+	memcpy(to, chain, s.n_kernel * 8);
 	cap_ring_copy(r, en->pos + l.stack, to + s.n_kernel * 8, s.stack_bytes);
 }
 

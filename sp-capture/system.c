@@ -19,6 +19,7 @@
 #define DRAIN_NS UINT64_C(5000000) /* the rings are looked at so often while /proc is read */
 #define REAP_PER_TICK 64u
 #define BUSY_HZ 20000u
+#define PIECE_NS UINT64_C(50000000)
 
 static const struct cap_cpu_events closed = {.side = -1, .sample = -1, .switches = -1, .pulse = -1};
 
@@ -55,22 +56,35 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 	cpu_events_close(c);
 }
 
-/* Samples of a CPU's clock within the duration, and a few more; 0: not known, or no matter. At
- * rates whose interrupts leave no time to anybody, not to us either, that many end it: the kernel
- * counts (PERF_EVENT_IOC_REFRESH). */
-static int most_samples(const struct cap_session *s)
+/* At rates whose interrupts leave no time to anybody, not to us either, the kernel counts
+ * (PERF_EVENT_IOC_REFRESH), and stops after so many; then we run, and have it go on. Programs of BPF
+ * are not counted. */
+static bool is_counted(const struct cap_session *s)
 {
-	double n = (double)s->sampler.rate_hz * 1.05 * (double)s->o->duration_ns / 1e9 + 100;
-	bool busy = s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
-	return s->o->has_duration && busy && n < INT32_MAX ? (int)n : 0;
+	return !s->bpf && s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
 }
 
-static void cpu_switch(const struct cap_session *s, const struct cap_cpu_events *c)
+/* One more piece for an event that stands still, unless it had all that the time until now makes: that
+ * of a control group stands still as long as the group does not run. */
+static void go_on(const struct cap_session *s, struct cap_cpu_events *c, uint64_t now)
+{
+	uint64_t piece = s->sampler.rate_hz * PIECE_NS / 1000000000;
+	uint64_t v = cap_event_value(c->sample);
+	uint64_t due = s->sampler.rate_hz * ((now - s->system.on_ns) / 1000) / 1000000 + piece;
+	if ((!c->n_given || v == c->sample_ns) && c->n_given < due &&
+	    ioctl(c->sample, PERF_EVENT_IOC_REFRESH, (int)piece) == 0)
+		c->n_given += piece;
+	c->sample_ns = v;
+}
+
+static void cpu_switch(const struct cap_session *s, struct cap_cpu_events *c)
 {
 	unsigned long what = s->system.on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
-	int most = s->system.on ? most_samples(s) : 0;
-	if (c->sample >= 0)
-		ioctl(c->sample, most ? PERF_EVENT_IOC_REFRESH : what, most);
+	c->n_given = 0;
+	if (c->sample >= 0 && s->system.on && is_counted(s))
+		go_on(s, c, cap_now_ns());
+	else if (c->sample >= 0)
+		ioctl(c->sample, what, 0);
 	if (c->switches >= 0)
 		ioctl(c->switches, what, 0);
 }
@@ -255,6 +269,7 @@ void cap_system_switch(struct cap_session *s, bool on)
 {
 	struct cap_system *y = &s->system;
 	y->on = on;
+	y->on_ns = cap_now_ns();
 	for (size_t i = 0; i < y->n; i++)
 		cpu_switch(s, &y->cpus[i]);
 }
@@ -393,6 +408,8 @@ void cap_system_tick(struct cap_session *s)
 {
 	struct cap_system *y = &s->system;
 	uint64_t now = cap_now_ns();
+	for (size_t i = 0; y->on && is_counted(s) && i < y->n; i++)
+		go_on(s, &y->cpus[i], now);
 	if (!y->begun || now - y->looked_ns < TICK_NS)
 		return;
 	y->looked_ns = now;

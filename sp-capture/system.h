@@ -23,6 +23,8 @@ struct cap_cpu_events {
 	int switches;      /* owned: samples them; -1 = closed */
 	int pulse;         /* owned: a counter that goes on while the CPU is there */
 	uint64_t pulse_ns; /* its value at the last look */
+	/* Of counted samples: the clock at the last look, and how many the kernel was let take. */
+	uint64_t sample_ns, n_given;
 };
 
 struct cap_system {
@@ -30,7 +32,7 @@ struct cap_system {
 	size_t n;
 	struct cap_cgroup cgroup;
 	struct cap_scopes scopes;
-	uint64_t looked_ns;
+	uint64_t looked_ns, on_ns;
 	size_t reap_at;       /* the process to be looked at next */
 	size_t n_processes;   /* at the start */
 	bool on, over, begun; /* over: the control group is gone */

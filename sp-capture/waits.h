@@ -53,6 +53,7 @@ struct cap_waits {
 	/* The rest is for perf's switches. */
 	uint64_t min_ns, max_per_s, since_ns; /* waits that began before do not count */
 	uint64_t lost_ns;                     /* the last time that records were lost */
+	uint64_t sched_from, sched_to;        /* the scheduler's code; 0, 0: not known */
 	uint64_t window;                      /* of the rate's limit, and how many were in it */
 	uint64_t n_window;
 	int32_t ended[CAP_WAITS_ENDED]; /* threads, the last ones */

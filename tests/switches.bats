@@ -55,14 +55,22 @@ waits_of() { stream ext "$1" | awk -v p="$2" '$1 == "wait" && $3 == p' | wc -l; 
 	waits "--engine=perf --off-cpu=20us" both 0 some both 3000
 }
 
-@test "both engines at once tell the same waits" {
+# The stack that most naps of a stream have, the kernel's part too.
+stack_of_naps() {
+	sp-unwind -q <"$1" | sp-spool -q -o "$1.spool"
+	sp-sym -q -e offcpu-time --format=folded "$1.spool" |
+		awk '/;nap;/ && $NF > most { most = $NF; sub(/ [0-9]*$/, ""); stack = $0 } END { print stack }'
+}
+
+@test "both engines at once tell the same waits, by the same stacks" {
 	need_bpf
+	need_kernel
 	start_naps
-	sp-capture --engine=bpf --off-cpu -p "$pid" >b 2>log.b 3>&- &
+	sp-capture --engine=bpf --off-cpu -k -p "$pid" >b 2>log.b 3>&- &
 	pids+=($!)
 	local bpf=$!
 	await grep -q recording log.b
-	sp-capture --engine=perf --off-cpu -p "$pid" >a 2>log.a 3>&- &
+	sp-capture --engine=perf --off-cpu -k -p "$pid" >a 2>log.a 3>&- &
 	pids+=($!)
 	local perf=$!
 	enough() { [ "$(waits_of a "$pid")" -ge 60 ]; }
@@ -72,6 +80,10 @@ waits_of() { stream ext "$1" | awk -v p="$2" '$1 == "wait" && $3 == p' | wc -l; 
 	python3 "$TOP/tests/waits.py" a b "$pid"
 	# What perf cannot tell is told as unknown.
 	equal "$(stream ext a | awk '$1 == "wait" { print $6 }' | sort -u)" 0 "wakers"
+	equal "$(stack_of_naps a)" "$(stack_of_naps b)" "stacks"
+	# Where it waits, not the scheduler's way off the CPU.
+	holds "$(stack_of_naps a)" "nanosleep_[k]"
+	[[ "$(stack_of_naps a)" != *schedule* ]]
 }
 
 @test "by context switches: waits below the least, those that outlast the recording, chosen threads" {

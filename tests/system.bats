@@ -193,6 +193,19 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	sp-sym -q --comm busy --format=folded x.spool | grep -q 'main;alpha;beta;gamma_fn;hot'
 }
 
+@test "-a at the highest rate: the kernel is let take samples piece by piece, to the end" {
+	need_all_cpus
+	local limit
+	limit=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+	start chain-pie busy 60000
+	sp-capture -a -F max -s 8 -d 1 >s 2>log
+	local taken
+	taken=$(sed -n 's/.*: \([0-9]*\) samples, \([0-9]*\) lost;.*/\1 \2/p' log | awk '{ print $1 + $2 }')
+	# One piece is a twentieth of what a second makes, on each CPU; no more than its time makes is taken.
+	[ "$taken" -gt $((limit / 10)) ] || fail "$(cat log)"
+	[ "$taken" -lt $((limit * 12 / 10 * $(nproc))) ] || fail "$(cat log)"
+}
+
 @test "-a with a command: all are recorded while it runs, its status is ours" {
 	need_all_cpus
 	start chain-pie busy 60000
