@@ -57,15 +57,15 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 }
 
 /* At rates whose interrupts leave no time to anybody, not to us either, the kernel counts
- * (PERF_EVENT_IOC_REFRESH), and stops after so many; then we run, and have it go on. Programs of BPF
- * are not counted. */
+ * (PERF_EVENT_IOC_REFRESH), and stops after so many; then we run, and have it go on. Programs of
+ * BPF are not counted. */
 static bool is_counted(const struct cap_session *s)
 {
 	return !s->bpf && s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
 }
 
-/* One more piece for an event that stands still, unless it had all that the time until now makes: that
- * of a control group stands still as long as the group does not run. */
+/* One more piece for an event that stands still, unless it had all that the time until now makes:
+ * that of a control group stands still as long as the group does not run. */
 static void go_on(const struct cap_session *s, struct cap_cpu_events *c, uint64_t now)
 {
 	uint64_t piece = s->sampler.rate_hz * PIECE_NS / 1000000000;
