@@ -494,21 +494,22 @@ static void report(struct work *w, size_t done)
 static void work_on_file(struct work *w, struct res_file *f)
 {
 	size_t reported = 0;
-	for (size_t i = 0; i < f->n_asks; i++) {
-		struct sp_err err;
-		struct res_ask *a = &w->r->asks[f->first_ask + i];
-		int rc = a->is_done ? 0 : res_file_ask(w->r, f, a, &err);
-		if (rc == SP_ERR_NOMEM) {
-			pthread_mutex_lock(&w->lock);
-			w->rc = rc;
-			w->err = err;
-			pthread_mutex_unlock(&w->lock);
-			return;
-		}
+	struct res_ask *asks = &w->r->asks[f->first_ask];
+	struct sp_err err;
+	int rc = res_file_expect(w->r, f, asks, f->n_asks, &err);
+	for (size_t i = 0; i < f->n_asks && rc != SP_ERR_NOMEM; i++) {
+		rc = asks[i].is_done ? 0 : res_file_ask(w->r, f, &asks[i], &err);
 		if (i - reported >= 512) {
 			report(w, i - reported);
 			reported = i;
 		}
+	}
+	if (rc == SP_ERR_NOMEM) {
+		pthread_mutex_lock(&w->lock);
+		w->rc = rc;
+		w->err = err;
+		pthread_mutex_unlock(&w->lock);
+		return;
 	}
 	report(w, f->n_asks - reported);
 }

@@ -263,16 +263,39 @@ static bool svma_without_bytes(const struct sp_elf *e, const struct sp_spool_mod
 	return pages == m->end - m->start;
 }
 
+static bool svma_of(const struct sp_resolver *r, const struct res_file *f, const struct res_ask *a,
+		    uint64_t *svma)
+{
+	if (a->frame.rel_ip < f->image_foff)
+		return false;
+	uint64_t foff = a->frame.rel_ip - f->image_foff;
+	const struct sp_elf *elf = sp_symfile_elf(f->symfile);
+	return sp_elf_foff_to_svma(elf, foff, svma) ||
+	       svma_without_bytes(elf, res_module(r, a->frame.module), foff, svma);
+}
+
+int res_file_expect(struct sp_resolver *r, struct res_file *f, const struct res_ask *asks, size_t n,
+		    struct sp_err *err)
+{
+	int rc = res_file_open(r, f, err);
+	if (rc < 0 || !f->symfile)
+		return rc;
+	uint64_t *svmas = malloc(n * sizeof *svmas);
+	if (!svmas)
+		return sp_err_nomem(err);
+	size_t n_svmas = 0;
+	for (size_t i = 0; i < n; i++)
+		n_svmas += !asks[i].is_done && svma_of(r, f, &asks[i], &svmas[n_svmas]);
+	rc = sp_symfile_expect(f->symfile, svmas, n_svmas, err);
+	free(svmas);
+	return rc;
+}
+
 int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, struct sp_err *err)
 {
 	int rc = res_file_open(r, f, err);
 	uint64_t svma, start;
-	if (rc < 0 || !f->symfile || a->frame.rel_ip < f->image_foff)
-		return rc;
-	const struct sp_elf *elf = sp_symfile_elf(f->symfile);
-	uint64_t foff = a->frame.rel_ip - f->image_foff;
-	if (!sp_elf_foff_to_svma(elf, foff, &svma) &&
-	    !svma_without_bytes(elf, res_module(r, a->frame.module), foff, &svma))
+	if (rc < 0 || !f->symfile || !svma_of(r, f, a, &svma))
 		return rc;
 	rc = sp_symfile_lookup(f->symfile, svma, &a->levels, &start, err);
 	if (rc <= 0)

@@ -52,28 +52,35 @@ static int open_debug_file(struct sp_symfile *s, struct sp_err *err)
 	return rc < 0 ? rc : 0;
 }
 
-/* Not before they are needed: a cache may have all the answers. */
+/* Not before they are needed: a cache may have all the answers, and what will be asked is not known
+ * at open. */
 static int read_symbols(struct sp_symfile *s, struct sp_err *err)
 {
 	if (s->symbols_read)
 		return 0;
 	s->symbols_read = true;
-	int rc = sp_symtab_add(&s->symtab, &s->elf, err);
-	if (rc >= 0 && s->has_debug)
-		rc = sp_symtab_add(&s->symtab, &s->debug, err);
-	if (rc < 0)
-		return rc;
+	sp_symtab_add(&s->symtab, &s->elf);
+	if (s->has_debug)
+		sp_symtab_add(&s->symtab, &s->debug);
 	if (!sp_elf_section(&s->elf, ".symtab")) {
 		struct sp_err why;
-		rc = sp_minidebug_open(&s->mini, &s->elf, &why);
+		int rc = sp_minidebug_open(&s->mini, &s->elf, &why);
 		s->has_mini = rc > 0;
 		s->symbols_problem = rc < 0;
 		if (rc < 0 && !s->problem[0])
 			snprintf(s->problem, sizeof s->problem, "%.150s", why.msg);
-		if (s->has_mini && (rc = sp_symtab_add(&s->symtab, &s->mini, err)) < 0)
-			return rc;
+		if (s->has_mini)
+			sp_symtab_add(&s->symtab, &s->mini);
 	}
-	return sp_symtab_finish(&s->symtab, &s->elf, err);
+	int rc = sp_symtab_finish(&s->symtab, &s->elf, err);
+	if (rc >= 0 && !s->problem[0] && !s->dwarf && sp_symtab_is_empty(&s->symtab))
+		snprintf(s->problem, sizeof s->problem, "no symbols");
+	return rc;
+}
+
+int sp_symfile_expect(struct sp_symfile *s, const uint64_t *svmas, size_t n, struct sp_err *err)
+{
+	return s->symbols_read ? 0 : sp_symtab_expect(&s->symtab, svmas, n, err);
 }
 
 static int open_dwarf(struct sp_symfile *s, struct sp_err *err)
@@ -110,13 +117,6 @@ static int open_all(struct sp_symfile *s, struct sp_err *err)
 		open_memo(s);
 		rc = open_dwarf(s, err);
 	}
-	if (rc < 0)
-		return rc;
-	if (s->memo.has_memo)
-		return 0; /* there was something to remember */
-	rc = read_symbols(s, err);
-	if (rc >= 0 && !s->problem[0] && !s->dwarf && sp_symtab_is_empty(&s->symtab))
-		snprintf(s->problem, sizeof s->problem, "no symbols");
 	return rc;
 }
 
@@ -353,8 +353,11 @@ int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name 
 	return rc;
 }
 
-const char *sp_symfile_problem(const struct sp_symfile *s)
+const char *sp_symfile_problem(struct sp_symfile *s)
 {
+	struct sp_err why;
+	if (!s->memo.has_memo) /* a memo is of a file with symbols */
+		read_symbols(s, &why);
 	if (s->problem[0])
 		return s->problem;
 	return s->dwarf ? sp_dwarf_problem(s->dwarf) : NULL;

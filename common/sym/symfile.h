@@ -32,6 +32,10 @@ bool sp_symfile_has_dwarf(const struct sp_symfile *s);
 
 const struct sp_elf *sp_symfile_elf(const struct sp_symfile *s);
 
+/* Before the first look-up, or not at all: these n addresses are going to be looked up. They, and
+ * few others, are then found without an index of all symbols; the answers are the same. */
+int sp_symfile_expect(struct sp_symfile *s, const uint64_t *svmas, size_t n, struct sp_err *err);
+
 /* The levels of one address, innermost first, into *out (owned by s, valid until close). Returns
  * the number of levels; 0 when nothing is known. A level whose function is unknown has function
  * NULL (line info without a name). *func_start: SVMA where the outer function begins. Not
@@ -40,6 +44,6 @@ int sp_symfile_lookup(struct sp_symfile *s, uint64_t svma, const struct sp_name 
 		      uint64_t *func_start, struct sp_err *err);
 
 /* What keeps it from naming more: "no symbols", "debug file … has another CRC", or NULL. */
-const char *sp_symfile_problem(const struct sp_symfile *s);
+const char *sp_symfile_problem(struct sp_symfile *s);
 
 #endif

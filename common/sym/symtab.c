@@ -13,6 +13,14 @@ struct raw_symbol {
 	uint64_t value, size;
 };
 
+static void expect_nothing(struct sp_symtab *t)
+{
+	t->is_partial = false;
+	sp_wanted_deinit(&t->wanted);
+	free(t->gaps);
+	t->gaps = NULL;
+}
+
 void sp_symtab_deinit(struct sp_symtab *t)
 {
 	sp_ranges_deinit(&t->sized);
@@ -21,6 +29,7 @@ void sp_symtab_deinit(struct sp_symtab *t)
 	sp_ranges_deinit(&t->plt);
 	free(t->plt_names);
 	sp_strpool_deinit(&t->pool);
+	expect_nothing(t);
 	sp_fdes_deinit(&t->fdes);
 	*t = (struct sp_symtab){0};
 }
@@ -90,6 +99,23 @@ static const struct sp_section *code_section(const struct sp_elf *e, const struc
 	return NULL;
 }
 
+static bool add_sized(struct sp_symtab *t, uint64_t lo, uint64_t hi, uint32_t id)
+{
+	t->has_code = true;
+	if (t->is_partial) {
+		size_t i = sp_wanted_at(&t->wanted, lo);
+		if (i == t->wanted.n)
+			return true;
+		if (t->wanted.v[i].first >= hi) {
+			struct sp_symtab_gap *gap = &t->gaps[i];
+			gap->last_lo = lo > gap->last_lo ? lo : gap->last_lo;
+			gap->last_hi = hi > gap->last_hi ? hi : gap->last_hi;
+			return true;
+		}
+	}
+	return sp_ranges_add(&t->sized, lo, hi, id);
+}
+
 static bool add_symbol(struct sp_symtab *t, const struct sp_symtab_source *s, uint32_t index,
 		       uint32_t id)
 {
@@ -105,39 +131,40 @@ static bool add_symbol(struct sp_symtab *t, const struct sp_symtab_source *s, ui
 	uint64_t end = sec->svma + sec->size;
 	if (r.value < sec->svma || r.value >= end)
 		return true;
-	if (r.size)
-		return sp_ranges_add(&t->sized, r.value,
-				     r.size < end - r.value ? r.value + r.size : end, id);
+	if (r.size) {
+		bool fits = r.size < end - r.value;
+		return add_sized(t, r.value, fits ? r.value + r.size : end, id);
+	}
 	if (type == STT_NOTYPE) { /* mapping symbols and assemblers' labels */
 		const char *name = string_at(s, r.name);
 		if (!name || name[0] == '$' || (name[0] == '.' && name[1] == 'L'))
 			return true;
 	}
+	t->has_code = true;
 	return sp_ranges_add(&t->points, r.value, end, id);
 }
 
-static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type,
-		      struct sp_err *err)
+static void add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type)
 {
 	const struct sp_section *sec = NULL;
 	for (size_t i = 0; i < e->n_sections && !sec; i++)
 		if (e->sections[i].type == type)
 			sec = &e->sections[i];
 	if (!sec || sec->link >= e->n_sections || t->n_sources == SP_SYMTAB_SOURCES)
-		return 0;
+		return;
 	const uint8_t *syms, *strings;
 	size_t size, strings_size;
 	void *owned = NULL, *owned_strings = NULL;
 	if ((sec->flags | e->sections[sec->link].flags) & SHF_COMPRESSED)
-		return 0; /* the gABI lets nobody pack what a loader or a linker reads */
+		return; /* the gABI lets nobody pack what a loader or a linker reads */
 	if (sp_elf_section_data(e, sec, &syms, &size, &owned, NULL) < 0 ||
 	    sp_elf_section_data(e, &e->sections[sec->link], &strings, &strings_size, &owned_strings,
 				NULL) < 0) {
 		free(owned);
 		free(owned_strings);
-		return 0; /* a cut file: it has no symbols */
+		return; /* a cut file: it has no symbols */
 	}
-	struct sp_symtab_source *s = &t->sources[t->n_sources];
+	struct sp_symtab_source *s = &t->sources[t->n_sources++];
 	s->elf = e;
 	s->section = sec;
 	s->syms = syms;
@@ -145,20 +172,25 @@ static int add_source(struct sp_symtab *t, const struct sp_elf *e, uint32_t type
 	s->n = s->n < INDEX_MASK ? s->n : INDEX_MASK;
 	s->strings = (const char *)strings;
 	s->strings_size = strings_size;
-	uint32_t base = t->n_sources++ << INDEX_BITS;
-	/* Half of the symbols of most files are code. */
-	if (!sp_ranges_reserve(&t->sized, s->n / 2))
-		return sp_err_nomem(err);
-	for (uint32_t i = 1; i < s->n; i++)
-		if (!add_symbol(t, s, i, base | i))
-			return sp_err_nomem(err);
-	return 0;
 }
 
-int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *err)
+void sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e)
 {
-	int rc = add_source(t, e, SHT_DYNSYM, err);
-	return rc < 0 ? rc : add_source(t, e, SHT_SYMTAB, err);
+	add_source(t, e, SHT_DYNSYM);
+	add_source(t, e, SHT_SYMTAB);
+}
+
+int sp_symtab_expect(struct sp_symtab *t, const uint64_t *svmas, size_t n, struct sp_err *err)
+{
+	expect_nothing(t);
+	for (size_t i = 0; i < n; i++) /* and the next byte, for a trampoline */
+		if (!sp_wanted_add(&t->wanted, svmas[i], svmas[i] + (svmas[i] < UINT64_MAX)))
+			return sp_err_nomem(err);
+	if (!sp_wanted_finish(&t->wanted))
+		return sp_err_nomem(err);
+	t->gaps = calloc(t->wanted.n + 1, sizeof *t->gaps);
+	t->is_partial = t->gaps != NULL;
+	return t->gaps ? 0 : sp_err_nomem(err);
 }
 
 /* A point ends where anything else begins, and with the sized symbol that it lies in. */
@@ -184,20 +216,54 @@ static void bound_points(struct sp_symtab *t)
 	}
 }
 
+/* From what lies in each gap to what lies in it or in one before. */
+static void sum_gaps(struct sp_symtab *t)
+{
+	for (size_t i = 1; i < t->wanted.n; i++) {
+		const struct sp_symtab_gap *before = &t->gaps[i - 1];
+		struct sp_symtab_gap *gap = &t->gaps[i];
+		gap->last_lo = gap->last_lo > before->last_lo ? gap->last_lo : before->last_lo;
+		gap->last_hi = gap->last_hi > before->last_hi ? gap->last_hi : before->last_hi;
+	}
+}
+
+/* Reads the sources' symbols: of those with a size, while the table is partial, what meets a wanted
+ * interval. */
+static bool collect(struct sp_symtab *t)
+{
+	t->sized.n = t->points.n = 0;
+	for (uint32_t k = 0; k < t->n_sources; k++) {
+		const struct sp_symtab_source *s = &t->sources[k];
+		/* Half of the symbols of most files are code. */
+		if (!t->is_partial && !sp_ranges_reserve(&t->sized, s->n / 2))
+			return false;
+		for (uint32_t i = 1; i < s->n; i++)
+			if (!add_symbol(t, s, i, k << INDEX_BITS | i))
+				return false;
+	}
+	if (t->is_partial)
+		sum_gaps(t);
+	if (!sp_ranges_sort(&t->sized) || !sp_ranges_sort(&t->points))
+		return false;
+	bound_points(t);
+	return sp_ranges_sort(&t->points); /* again, for the ends */
+}
+
+static bool collect_all(struct sp_symtab *t)
+{
+	expect_nothing(t);
+	return collect(t);
+}
+
 int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err)
 {
 	t->code = code;
-	if (!sp_ranges_sort(&t->sized) || !sp_ranges_sort(&t->points))
-		return sp_err_nomem(err);
-	bound_points(t);
-	if (!sp_ranges_sort(&t->points)) /* again, for the ends */
-		return sp_err_nomem(err);
-	return sp_symtab_find_plt(t, err);
+	return collect(t) ? sp_symtab_find_plt(t, err) : sp_err_nomem(err);
 }
 
 bool sp_symtab_is_empty(const struct sp_symtab *t)
 {
-	return !t->sized.n && !t->points.n;
+	return !t->has_code;
 }
 
 struct candidate {
@@ -286,8 +352,28 @@ static bool read_fdes(struct sp_symtab *t)
 	return sp_fdes_read(&t->fdes, t->code);
 }
 
+/* The first of the points that hold the address, which is wanted; *i goes on behind it. */
+static const struct sp_range *point_at(struct sp_symtab *t, uint64_t svma, struct sp_ranges_at *i)
+{
+	*i = sp_ranges_at(&t->points, svma);
+	const struct sp_range *r = sp_ranges_next(i);
+	if (!r || !t->is_partial)
+		return r;
+	const struct sp_symtab_gap *gap = &t->gaps[sp_wanted_at(&t->wanted, svma)];
+	if (gap->last_lo > r->lo) /* something that was left out begins behind the point */
+		return NULL;
+	if (gap->last_hi <= r->lo)
+		return r;
+	if (!collect_all(t)) /* it may lie in the point's own surroundings, and end there */
+		return NULL;
+	*i = sp_ranges_at(&t->points, svma);
+	return sp_ranges_next(i);
+}
+
 bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, struct sp_symbol *out)
 {
+	if (t->is_partial && !sp_wanted_covers(&t->wanted, svma, svma) && !collect_all(t))
+		return false;
 	struct sp_ranges_at i = sp_ranges_at(&t->sized, svma);
 	const struct sp_range *r = sp_ranges_next(&i);
 	if (r && choose(t, &i, r, prefer, out))
@@ -304,8 +390,7 @@ bool sp_symtab_find(struct sp_symtab *t, uint64_t svma, const char *prefer, stru
 		*out = (struct sp_symbol){t->plt_names[r->id], r->lo, true};
 		return true;
 	}
-	i = sp_ranges_at(&t->points, svma);
-	r = sp_ranges_next(&i);
+	r = point_at(t, svma, &i);
 	return r && read_fdes(t) && !sp_fdes_separate(&t->fdes, r->lo, svma) &&
 	       choose(t, &i, r, prefer, out);
 }

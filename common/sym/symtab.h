@@ -4,7 +4,10 @@
  * and where the CFI says that another function begins or its own ends: a stripped file never lends
  * a far symbol's name. Data, mapping symbols ($x, $d) and undefined symbols are left out. Entries
  * of .plt, .plt.sec and .plt.got are known by the function whose slot they jump through.
- * Strings are borrowed from the files or owned by the table. */
+ * Strings are borrowed from the files or owned by the table.
+ *
+ * Who says beforehand what will be asked (expect) gets the same answers without a table of all
+ * symbols: one pass keeps those that matter. A question beyond that reads the rest. */
 #ifndef SP_SYM_SYMTAB_H
 #define SP_SYM_SYMTAB_H
 
@@ -12,6 +15,7 @@
 #include "sym/fde.h"
 #include "sym/ranges.h"
 #include "sym/strpool.h"
+#include "sym/wanted.h"
 
 #define SP_SYMTAB_SOURCES 8
 
@@ -35,6 +39,12 @@ struct sp_symtab {
 	struct sp_strpool pool;
 	struct sp_fdes fdes;
 	bool fdes_read;
+	bool has_code;   /* some symbol is of code */
+	bool is_partial; /* in sized is what meets wanted, in gaps what is to be known of the rest */
+	struct sp_wanted wanted;
+	struct sp_symtab_gap {
+		uint64_t last_lo, last_hi; /* the last start and end of what lies before it */
+	} *gaps; /* owned: by interval of wanted */
 };
 
 struct sp_symbol {
@@ -45,9 +55,12 @@ struct sp_symbol {
 
 void sp_symtab_deinit(struct sp_symtab *t);
 
+/* Before finish, or not at all: these n addresses will be asked, and hardly any other. Of two calls
+ * the last one counts. */
+int sp_symtab_expect(struct sp_symtab *t, const uint64_t *svmas, size_t n, struct sp_err *err);
 /* Add the tables of a file that outlives t: .symtab, .dynsym. Then, once, finish: code is the file
  * that holds the code (for PLT entries and CFI). */
-int sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e, struct sp_err *err);
+void sp_symtab_add(struct sp_symtab *t, const struct sp_elf *e);
 int sp_symtab_finish(struct sp_symtab *t, const struct sp_elf *code, struct sp_err *err);
 
 /* The symbol that covers svma. Of several names for one place the one that equals `prefer` (may be

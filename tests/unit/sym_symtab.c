@@ -2,6 +2,7 @@
 #include "sym_build.h"
 
 #include "sym/symfile.h"
+#include "sym/symtab.h"
 
 static const char source[] =
 	"#include <stdlib.h>\n"
@@ -203,6 +204,81 @@ static void test_trampoline(void)
 	sp_elf_close(&e);
 }
 
+static bool read_table(struct sp_symtab *t, const struct sp_elf *e, const uint64_t *expected,
+		       size_t n)
+{
+	*t = (struct sp_symtab){0};
+	if (expected && sp_symtab_expect(t, expected, n, NULL) < 0)
+		return false;
+	sp_symtab_add(t, e);
+	return sp_symtab_finish(t, e, NULL) >= 0;
+}
+
+static struct sp_symbol find_any(struct sp_symtab *t, uint64_t svma)
+{
+	struct sp_symbol s;
+	return sp_symtab_find(t, svma, NULL, &s) || sp_symtab_find_trampoline(t, svma, &s)
+		       ? s
+		       : (struct sp_symbol){0};
+}
+
+static bool answers_as(struct sp_symtab *t, uint64_t svma, const struct sp_symbol *want)
+{
+	struct sp_symbol got = find_any(t, svma);
+	return got.start == want->start && got.is_plt == want->is_plt &&
+	       (got.name && want->name ? !strcmp(got.name, want->name) : got.name == want->name);
+}
+
+/* Tables that were told every step-th address of a section, from each beginning: first asked those,
+ * then all. Returns how many answers differ from `all`, those of a table that was told nothing. */
+static size_t wrong_answers(const struct sp_elf *e, const struct sp_section *s, uint64_t step,
+			    const struct sp_symbol *all, uint64_t *told)
+{
+	size_t wrong = 0;
+	for (uint64_t from = 0; from < step && from < s->size; from++) {
+		struct sp_symtab t;
+		size_t n = 0;
+		for (uint64_t at = from; at < s->size; at += step)
+			told[n++] = s->svma + at;
+		wrong += !read_table(&t, e, told, n);
+		for (uint64_t at = from; at < s->size; at += step)
+			wrong += !answers_as(&t, s->svma + at, &all[at]);
+		for (uint64_t at = 0; step > 1 && at < s->size; at += 1 + step / 3)
+			wrong += !answers_as(&t, s->svma + at, &all[at]);
+		sp_symtab_deinit(&t);
+	}
+	return wrong;
+}
+
+static void test_expected(const char *program, const char *why)
+{
+	struct sp_elf e;
+	struct sp_symtab whole;
+	if (sp_elf_open(&e, in_build(program), NULL) < 0 || !read_table(&whole, &e, NULL, 0)) {
+		tap_ok(false, why);
+		return;
+	}
+	size_t wrong = 0, asked = 0;
+	for (size_t i = 0; i < e.n_sections; i++) {
+		const struct sp_section *s = &e.sections[i];
+		if (!(s->flags & SHF_EXECINSTR) || s->size > 8192)
+			continue;
+		struct sp_symbol *all = calloc(s->size + 1, sizeof *all);
+		uint64_t *told = calloc(s->size + 1, sizeof *told);
+		for (uint64_t at = 0; at < s->size; at++)
+			all[at] = find_any(&whole, s->svma + at);
+		static const uint64_t steps[] = {1, 2, 5, 64, 8192};
+		for (size_t k = 0; k < 5; k++)
+			wrong += wrong_answers(&e, s, steps[k], all, told);
+		asked += s->size;
+		free(all);
+		free(told);
+	}
+	tap_ok(asked && !wrong, why);
+	sp_symtab_deinit(&whole);
+	sp_elf_close(&e);
+}
+
 int main(void)
 {
 	if (!mkdtemp(build_dir)) {
@@ -231,6 +307,9 @@ int main(void)
 	test_exported();
 	test_minidebug();
 	test_trampoline();
+	test_expected("prog", "what is told beforehand does not change the answers");
+	test_expected("cut", "nor where most symbols are missing");
+	test_expected("tramp", "nor before a trampoline");
 	sp_symfile_close(file);
 	build_end();
 	return tap_done();
