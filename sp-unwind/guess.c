@@ -160,6 +160,38 @@ static bool python_trampoline(struct uw_walk *k, const struct uw_map *map, struc
 	       c->map->module == k->callee->module;
 }
 
+#define ARGC_MAX 65536u
+
+bool uw_program_start(const struct uw_walk *k, uint64_t argc, uint64_t argv)
+{
+	uint64_t last = argv + 8 * argc, word, i = 0;
+	if (k->arch->word_bytes != 8 || !argc || argc > ARGC_MAX ||
+	    (uw_stack_u64(k, last, &word) && word))
+		return false;
+	for (; i < argc && uw_stack_u64(k, argv + 8 * i, &word); i++, last = word)
+		if (word <= last)
+			return false;
+	return i != 0; /* a copy may end in argv: sp-capture's hold two words from argc on */
+}
+
+/* The first call of a libc without CFI: musl's __libc_start_main keeps five words, start four. Up
+ * to the first return address there is no other frame; if it is that of the entry stub, right below
+ * argc, or of a thread's root, that is the caller. */
+#define ROOT_WORDS 32u
+static bool root_above(struct uw_walk *k, struct caller *c)
+{
+	for (unsigned i = 0; i < ROOT_WORDS; i++) {
+		uint64_t argc;
+		if (!caller_at(k, k->sp + i * k->arch->word_bytes, c))
+			continue;
+		if (!c->map->module || uw_rule_get(k->w, c->map, c->pc - 1).kind != UW_RULE_END)
+			return false;
+		return !uw_module_in_entry(c->map->module, c->pc - 1 - c->map->bias) ||
+		       (uw_stack_u64(k, c->sp, &argc) && uw_program_start(k, argc, c->sp + 8));
+	}
+	return false;
+}
+
 /* How far pc is behind the target of a caller's direct call. */
 static uint64_t into(const struct uw_walk *k, const struct caller *c)
 {
@@ -263,21 +295,9 @@ int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps)
 	}
 	if (frame_pointer(k, &c))
 		return take(k, &c, SP_C_frame_pointer_frames);
+	if (root_above(k, &c))
+		return take(k, &c, SP_C_scanned_frames);
 	return chain_end(k, map);
-}
-
-#define ARGC_MAX 65536u
-
-bool uw_program_start(const struct uw_walk *k)
-{
-	uint64_t argc = k->pc, last = k->sp + 8 * argc, word;
-	if (k->arch->word_bytes != 8 || !argc || argc > ARGC_MAX ||
-	    !uw_stack_u64(k, k->sp + 8 * argc, &word) || word)
-		return false;
-	for (uint64_t i = 0; i < argc; i++, last = word)
-		if (!uw_stack_u64(k, k->sp + 8 * i, &word) || word <= last)
-			return false;
-	return true;
 }
 
 /* --- signals --- */

@@ -137,6 +137,25 @@ static bool is_sigreturn(const struct uw_module *m, uint64_t svma)
 	return false;
 }
 
+/* Behind the call of a new thread's function in musl's clone, which has no CFI: exit(its result)
+ * (1.2.3, src/thread/x86_64/clone.s, aarch64/clone.s). */
+static bool is_thread_root(const struct uw_module *m, uint64_t svma)
+{
+	/* mov %eax,%edi; xor %eax,%eax; mov $60,%al; syscall */
+	static const uint8_t x86_64[] = {0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05};
+	static const uint8_t arm64[] = {0xa8, 0x0b, 0x80, 0xd2,
+					1,    0,    0,    0xd4}; /* mov x8,#93; svc #0 */
+	const uint8_t *p = uw_module_bytes(m, svma + 1, sizeof x86_64);
+	switch (m->arch->machine) {
+	case EM_X86_64:
+		return p && !memcmp(p, x86_64, sizeof x86_64);
+	case EM_AARCH64:
+		return p && !memcmp(p, arm64, sizeof arm64);
+	default:
+		return false;
+	}
+}
+
 /* _init and _fini of crti.o and crtn.o have no CFI: (endbr64;) sub $8,%rsp; …; add $8,%rsp; ret.
  * Their sections hold nothing else. */
 static struct uw_rule crt_rule(const struct uw_module *m, uint64_t svma)
@@ -221,7 +240,8 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found) {
-		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1))
+		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1) ||
+		    is_thread_root(m, svma))
 			return (struct uw_rule){.kind = UW_RULE_END};
 		struct uw_rule known = crt_rule(m, svma);
 		return known.kind != UW_RULE_NONE ? known : plt_rule(m, svma);

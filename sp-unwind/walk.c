@@ -306,7 +306,7 @@ static int walk_fast(struct uw_walk *shared)
 			if (__builtin_expect(!map, 0) && k.out->n) {
 				/* No code: such a return address is none. */
 				*shared = k;
-				step = uw_program_start(shared) ? UW_END : UW_NO_MODULE;
+				step = uw_program_start(shared, k.pc, k.sp) ? UW_END : UW_NO_MODULE;
 				break;
 			}
 		}

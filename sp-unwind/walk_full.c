@@ -267,7 +267,7 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 		const struct uw_map *map = uw_map_find(k->w, k->s->space, uw_look(k));
 		k->out->stop_map = map;
 		if (!map && k->out->n)
-			return uw_program_start(k) ? UW_END : UW_NO_MODULE;
+			return uw_program_start(k, k->pc, k->sp) ? UW_END : UW_NO_MODULE;
 		if (!uw_append(k))
 			return UW_DEPTH;
 		int rc = frame_step(&f, map);

@@ -176,10 +176,10 @@ int uw_rule_step(struct uw_walk *k, struct uw_rule r);
  * whether the callee-saved registers still hold their values. */
 int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps);
 
-/* Whether what should be a return address is argc, with argv behind it, ascending, and its end: a
- * process's first stack (psABI of x86-64, 3.4.1). Programs that begin with other code than libc's
- * have no CFI that says so: Go's. */
-bool uw_program_start(const struct uw_walk *k);
+/* Whether a word is argc, with argv behind it, ascending, and its end, as far as the copy goes: a
+ * process's first stack (psABI of x86-64, 3.4.1). Programs that begin with other code than glibc's
+ * have no CFI that says so: Go's, musl's. argv: its address. */
+bool uw_program_start(const struct uw_walk *k, uint64_t argc, uint64_t argv);
 
 /* The registers that a signal interrupted, from the struct ucontext at sp: one by its DWARF
  * number. */

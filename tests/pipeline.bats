@@ -89,13 +89,14 @@ of_layout() { # NAME PATTERN-OF-THE-ROOT [OPTION-OF-CHAINS…]
 		fail "layout $name"
 }
 
-@test "gold, mold, 2 MiB pages, one segment for all, no section headers, broken headers: every stack reaches _start" {
+@test "gold, mold, 2 MiB pages, one segment for all, another base, no section headers, broken headers: every stack reaches _start" {
 	layout gold -fuse-ld=gold
 	layout mold -fuse-ld=mold
 	layout mold-norelro -fuse-ld=mold -Wl,-z,norelro -Wl,-z,max-page-size=0x200000
 	layout pages -Wl,-z,max-page-size=0x200000 -Wl,-z,separate-code
 	layout noseparate -Wl,-z,noseparate-code
 	layout nohdr -Wl,--no-eh-frame-hdr
+	layout elsewhere -no-pie -Wl,-Ttext-segment=0x10000000
 	# Of copies that say less: sections gone, a table that can't be read, one that is not sorted.
 	cp prog-pages prog-plain
 	for what in sections version order; do
@@ -145,9 +146,17 @@ END
 		--chain "${main}caml_main;(caml_\w+;)*camlChain__entry;camlChain__alpha_\d+;camlChain__beta_\d+;camlChain__gamma_fn_\d+;$hot;\$"
 }
 
-@test "musl, static, no .eh_frame_hdr: the program's own frames are found" {
+@test "musl, which has no rules, static and dynamic, and its threads: every stack reaches its root" {
 	run_chain chain-musl
-	chain raw raw --holding hot --chain "(^|;)main;alpha;beta;gamma_fn;hot;\$" --min 99 --calls chain-musl
+	chain raw raw --holding hot --min 99 --calls chain-musl \
+		--chain "^_start;libc_start_main_stage2;main;alpha;beta;gamma_fn;hot;\$"
+	musl-gcc -O2 -g -o prog-musl "$TOP/tests/prog/chain.c"
+	of_layout musl '^_start;(libc\.so;)+main;'
+	musl-gcc -O2 -g -pthread -static -o musl-threads "$TOP/tests/prog/threads.c"
+	rm -f p.spool
+	profile p.spool -- ./musl-threads
+	sp-sym --format=raw p.spool >raw
+	SP_PROG=. chain raw raw --holding hot_1 --min 99 --chain '^__clone;start;worker_1;middle_1;hot_1;$'
 }
 
 @test "threads: each has its own chain from its start function, and its name" {

@@ -406,6 +406,56 @@ static void test_go_rules(void)
 	free(of_c.data);
 }
 
+/* musl: no CFI, no frame pointers; what calls main keeps five words below _start's return address,
+ * which lies right below argc. clone's code behind its call is a thread's root. */
+static void test_musl(void)
+{
+	const uint8_t exits[] = {0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05};
+	memcpy(image.data + NO_CFI + 0x700, exits, sizeof exits);
+	const uint64_t clone = MAPPED(NO_CFI + 0x703);
+	at(LEAF);
+	regs[BP] = 1;
+	stack[0] = MAPPED(NO_CFI + 0x120);
+	stack[1] = MAPPED(IMAGE_SIZE + 8); /* what a callee saved: in no code */
+	stack[4] = clone;
+	EXPECT("the first call of a thread without CFI", UW_END, LEAF, NO_CFI + 0x11f,
+	       NO_CFI + 0x702);
+	stack[3] = MAPPED(NO_CFI + 0x20);
+	EXPECT("another return address stands before the root's", UW_NO_CFI, LEAF, NO_CFI + 0x11f);
+	stack[3] = 0;
+	stack[4] = 0;
+	stack[33] = clone;
+	EXPECT("the root is too far away", UW_NO_CFI, LEAF, NO_CFI + 0x11f);
+
+	struct image of_musl;
+	struct uw_module *was = module;
+	image_new(&of_musl, EM_X86_64);
+	((Elf64_Ehdr *)(void *)of_musl.data)->e_entry = NO_CFI;
+	image_x86_basics(&of_musl);
+	image_finish(&of_musl);
+	memcpy(of_musl.data + NO_CFI, "\x48\x83\xe4\xf0\xe8\0\0\0\0", 9);
+	memcpy(of_musl.data + NO_CFI + 0x11e, "\xff\xd0", 2);
+	module = image_module(&of_musl);
+	at(LEAF);
+	regs[BP] = 1;
+	stack[0] = MAPPED(NO_CFI + 0x120);
+	stack[6] = MAPPED(NO_CFI + 9);
+	stack[7] = 2; /* argc */
+	stack[8] = ADDR(100);
+	stack[9] = ADDR(101);
+	EXPECT("the entry's call, below argc", UW_END, LEAF, NO_CFI + 0x11f, NO_CFI + 8);
+	sample.stack_bytes = 9 * 8;
+	EXPECT("the copy ends in argv", UW_END, LEAF, NO_CFI + 0x11f, NO_CFI + 8);
+	sample.stack_bytes = 8 * 8;
+	EXPECT("argc alone is a number like any other", UW_NO_CFI, LEAF, NO_CFI + 0x11f);
+	sample.stack_bytes = sizeof stack;
+	stack[7] = 0;
+	EXPECT("no argc above the entry's call", UW_NO_CFI, LEAF, NO_CFI + 0x11f);
+	uw_module_free(module);
+	module = was;
+	free(of_musl.data);
+}
+
 static void test_stops(void)
 {
 	at(LEAF);
@@ -696,6 +746,7 @@ int main(void)
 	test_plt();
 	test_go();
 	test_go_rules();
+	test_musl();
 	test_stops();
 	test_guesses();
 	test_headers();
