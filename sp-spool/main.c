@@ -44,7 +44,7 @@ static const struct sp_opt opts[] = {
 	{"time-resolution", 0, "TIME",
 	 "round times down to TIME (1us, 100us, 1ms): smaller files;\nthe spool tells it (default 1ns)"},
 	{"sync", 0, NULL, "each block to the disk at once, not only at the end"},
-	{"level", 0, "N", "effort of compression, 1 to 19 (default 9)"},
+	{"level", 0, "N", "effort of compression, 1 to 19 (default 7)"},
 	{"check", 0, "FILE", "say whether a spool is whole, incomplete or damaged, and where"},
 	{0},
 };

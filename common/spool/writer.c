@@ -28,7 +28,7 @@ int sp_spool_writer_new(struct sp_spool_writer **out, const struct sp_spool_wopt
 	}
 	w->frame_out[0] = 1; /* the marker needs no definition */
 	w->out.frames = 1;
-	ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, opts->level ? opts->level : 9);
+	ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, opts->level ? opts->level : 7);
 	ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_contentSizeFlag, 0);
 	*out = w;
 	return 0;

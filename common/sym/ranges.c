@@ -1,12 +1,9 @@
 #include "sym/ranges.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
-
-#define DIGIT_BITS 11
-#define N_DIGITS (1u << DIGIT_BITS)
+#include "base/radix.h"
 
 void sp_ranges_deinit(struct sp_ranges *r)
 {
@@ -43,48 +40,17 @@ static void sort_few(struct sp_ranges *r)
 	}
 }
 
-/* Where a start lies behind the first one, and which range it is. */
-struct key {
-	uint32_t lo, at;
-};
-
-/* Least significant digit first: stable, and linear in the number of ranges, which a comparison
- * sort of a hundred thousand symbols is not. */
-static struct key *sort_keys(struct key *from, struct key *to, size_t n, uint64_t span, size_t *at)
-{
-	for (unsigned shift = 0; shift < 32 && span >> shift; shift += DIGIT_BITS) {
-		memset(at, 0, N_DIGITS * sizeof *at);
-		for (size_t i = 0; i < n; i++)
-			at[from[i].lo >> shift & (N_DIGITS - 1)]++;
-		size_t sum = 0;
-		for (size_t d = 0; d < N_DIGITS; d++) {
-			size_t count = at[d];
-			at[d] = sum;
-			sum += count;
-		}
-		for (size_t i = 0; i < n; i++)
-			to[at[from[i].lo >> shift & (N_DIGITS - 1)]++] = from[i];
-		struct key *t = from;
-		from = to;
-		to = t;
-	}
-	return from;
-}
-
 /* Copies the ranges in order into `sorted`: in place it would be a walk from miss to miss. */
-static bool sort_narrow(const struct sp_ranges *r, uint64_t min, uint64_t span,
+static bool sort_narrow(const struct sp_ranges *r, uint64_t min, uint32_t span,
 			struct sp_range *sorted)
 {
-	struct key *keys = malloc(2 * r->n * sizeof *keys);
-	size_t *at = malloc(N_DIGITS * sizeof *at);
-	bool ok = keys && at;
+	struct sp_key *keys = malloc(r->n * sizeof *keys);
+	for (size_t i = 0; keys && i < r->n; i++)
+		keys[i] = (struct sp_key){(uint32_t)(r->v[i].lo - min), (uint32_t)i};
+	bool ok = keys && sp_keys_sort(keys, r->n, span);
 	for (size_t i = 0; ok && i < r->n; i++)
-		keys[i] = (struct key){(uint32_t)(r->v[i].lo - min), (uint32_t)i};
-	const struct key *k = ok ? sort_keys(keys, keys + r->n, r->n, span, at) : NULL;
-	for (size_t i = 0; ok && i < r->n; i++)
-		sorted[i] = r->v[k[i].at];
+		sorted[i] = r->v[keys[i].at];
 	free(keys);
-	free(at);
 	return ok;
 }
 
@@ -118,7 +84,7 @@ static bool sort_many(struct sp_ranges *r)
 	}
 	if (max - min > UINT32_MAX || r->n > UINT32_MAX) {
 		sort_wide(r, sorted);
-	} else if (!sort_narrow(r, min, max - min, sorted)) {
+	} else if (!sort_narrow(r, min, (uint32_t)(max - min), sorted)) {
 		free(sorted);
 		return false;
 	}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/radix.h"
 #include "sym/resolver_impl.h"
 #include "sym/runtime.h"
 
@@ -472,7 +473,8 @@ int sp_resolver_add(struct sp_resolver *r, int32_t pid, const struct sp_spool_fr
 /* What the workers share: files in an order, the next one to take. */
 struct work {
 	struct sp_resolver *r;
-	uint32_t *order; /* files that are asked, the most asked first */
+	struct res_ask **asks; /* owned: r's, ordered */
+	uint32_t *order;       /* owned: files that are asked, the most asked first */
 	size_t n;
 	atomic_size_t next;
 	pthread_mutex_t lock; /* of done, and around the progress call */
@@ -494,11 +496,11 @@ static void report(struct work *w, size_t done)
 static void work_on_file(struct work *w, struct res_file *f)
 {
 	size_t reported = 0;
-	struct res_ask *asks = &w->r->asks[f->first_ask];
+	struct res_ask **asks = &w->asks[f->first_ask];
 	struct sp_err err;
 	int rc = res_file_expect(w->r, f, asks, f->n_asks, &err);
 	for (size_t i = 0; i < f->n_asks && rc != SP_ERR_NOMEM; i++) {
-		rc = asks[i].is_done ? 0 : res_file_ask(w->r, f, &asks[i], &err);
+		rc = asks[i]->is_done ? 0 : res_file_ask(w->r, f, asks[i], &err);
 		if (i - reported >= 512) {
 			report(w, i - reported);
 			reported = i;
@@ -522,16 +524,6 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct res_ask *x = a, *y = b;
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	if (x->frame.rel_ip != y->frame.rel_ip)
-		return x->frame.rel_ip < y->frame.rel_ip ? -1 : 1;
-	return x->key < y->key ? -1 : x->key > y->key;
-}
-
 struct weight {
 	size_t n_asks;
 	uint32_t file;
@@ -545,30 +537,61 @@ static int by_weight(const void *a, const void *b)
 	return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Sorts the asks by file and address, and lists the files that have some. */
-static bool plan(struct sp_resolver *r, struct work *w)
+/* Asks by the offset in their file; what lies beyond 4 GiB, which no file has, stands last. */
+static struct sp_key *by_offset(const struct sp_resolver *r)
 {
-	if (r->n_asks)
-		qsort(r->asks, r->n_asks, sizeof *r->asks, by_place);
+	struct sp_key *keys = malloc(r->n_asks * sizeof *keys);
+	uint32_t max = 0;
+	for (size_t i = 0; keys && i < r->n_asks; i++) {
+		uint64_t at = r->asks[i].frame.rel_ip;
+		keys[i] = (struct sp_key){at < UINT32_MAX ? (uint32_t)at : UINT32_MAX, (uint32_t)i};
+		max = keys[i].key > max ? keys[i].key : max;
+	}
+	if (keys && sp_keys_sort(keys, r->n_asks, max))
+		return keys;
+	free(keys);
+	return NULL;
+}
+
+/* Puts the asks in order, by file and offset; those of no file come last. */
+static bool order_asks(struct sp_resolver *r, struct work *w)
+{
+	struct sp_key *keys = by_offset(r);
+	w->asks = malloc(r->n_asks * sizeof *w->asks);
+	bool ok = keys && w->asks;
+	size_t n_placed = 0;
 	for (size_t i = 0; i < r->n_files; i++)
 		r->files[i].n_asks = 0;
-	for (size_t i = 0; i < r->n_asks; i++) {
-		if (r->asks[i].file == UINT32_MAX)
-			continue;
-		struct res_file *f = &r->files[r->asks[i].file];
-		if (!f->n_asks++)
-			f->first_ask = i;
+	for (size_t i = 0; ok && i < r->n_asks; i++)
+		if (r->asks[i].file != UINT32_MAX)
+			r->files[r->asks[i].file].n_asks++;
+	for (size_t i = 0; i < r->n_files; i++) {
+		r->files[i].first_ask = n_placed;
+		n_placed += r->files[i].n_asks;
+		r->files[i].n_asks = 0;
 	}
+	for (size_t i = 0; ok && i < r->n_asks; i++) {
+		struct res_ask *a = &r->asks[keys[i].at];
+		struct res_file *f = a->file != UINT32_MAX ? &r->files[a->file] : NULL;
+		w->asks[f ? f->first_ask + f->n_asks++ : n_placed++] = a;
+	}
+	free(keys);
+	return ok;
+}
+
+/* Orders the asks, and lists the files that have some. */
+static bool plan(struct sp_resolver *r, struct work *w)
+{
 	struct weight *weights = calloc(r->n_files + 1, sizeof *weights);
 	w->order = calloc(r->n_files + 1, sizeof *w->order);
-	for (uint32_t i = 0; weights && i < r->n_files; i++)
+	bool ok = order_asks(r, w) && weights && w->order;
+	for (uint32_t i = 0; ok && i < r->n_files; i++)
 		if (r->files[i].n_asks)
 			weights[w->n++] = (struct weight){r->files[i].n_asks, i};
-	if (weights && w->n)
+	if (ok && w->n)
 		qsort(weights, w->n, sizeof *weights, by_weight);
-	for (size_t i = 0; weights && w->order && i < w->n; i++)
+	for (size_t i = 0; ok && i < w->n; i++)
 		w->order[i] = weights[i].file;
-	bool ok = weights && w->order;
 	free(weights);
 	return ok;
 }
@@ -595,29 +618,33 @@ static void run_workers(struct work *w)
 		pthread_join(threads[i], NULL);
 }
 
+static int run_work(struct sp_resolver *r, struct work *w, struct sp_err *err)
+{
+	if (!plan(r, w))
+		return sp_err_nomem(err);
+	int rc = 0;
+	for (size_t i = 0; r->options.native && rc >= 0 && i < r->n_asks; i++)
+		rc = res_native_ask(r, w->asks[i], err);
+	if (rc < 0)
+		return rc;
+	run_workers(w);
+	if (w->rc < 0)
+		return sp_err_nomem(err);
+	/* In the order of the asks, whoever found what first: results never depend on threads. */
+	for (size_t i = 0; rc >= 0 && i < r->n_asks; i++)
+		rc = finish(r, w->asks[i], err);
+	r->n_asks = 0;
+	return rc;
+}
+
 int sp_resolver_run(struct sp_resolver *r, struct sp_err *err)
 {
 	if (!r->n_asks)
 		return 0;
 	struct work w = {.r = r, .lock = PTHREAD_MUTEX_INITIALIZER};
-	if (!plan(r, &w)) {
-		free(w.order);
-		return sp_err_nomem(err);
-	}
-	int rc = 0;
-	for (size_t i = 0; r->options.native && rc >= 0 && i < r->n_asks; i++)
-		rc = res_native_ask(r, &r->asks[i], err);
-	if (rc >= 0)
-		run_workers(&w);
+	int rc = run_work(r, &w, err);
 	free(w.order);
-	if (rc < 0)
-		return rc;
-	if (w.rc < 0)
-		return sp_err_nomem(err);
-	/* In the order of the asks, whoever found what first: results never depend on threads. */
-	for (size_t i = 0; rc >= 0 && i < r->n_asks; i++)
-		rc = finish(r, &r->asks[i], err);
-	r->n_asks = 0;
+	free(w.asks);
 	return rc;
 }
 

@@ -274,8 +274,8 @@ static bool svma_of(const struct sp_resolver *r, const struct res_file *f, const
 	       svma_without_bytes(elf, res_module(r, a->frame.module), foff, svma);
 }
 
-int res_file_expect(struct sp_resolver *r, struct res_file *f, const struct res_ask *asks, size_t n,
-		    struct sp_err *err)
+int res_file_expect(struct sp_resolver *r, struct res_file *f, struct res_ask *const *asks,
+		    size_t n, struct sp_err *err)
 {
 	int rc = res_file_open(r, f, err);
 	if (rc < 0 || !f->symfile)
@@ -285,7 +285,7 @@ int res_file_expect(struct sp_resolver *r, struct res_file *f, const struct res_
 		return sp_err_nomem(err);
 	size_t n_svmas = 0;
 	for (size_t i = 0; i < n; i++)
-		n_svmas += !asks[i].is_done && svma_of(r, f, &asks[i], &svmas[n_svmas]);
+		n_svmas += !asks[i]->is_done && svma_of(r, f, asks[i], &svmas[n_svmas]);
 	rc = sp_symfile_expect(f->symfile, svmas, n_svmas, err);
 	free(svmas);
 	return rc;

@@ -35,7 +35,7 @@ struct res_file {
 	char problem[200];
 	const char *base; /* what is shown: in names */
 	bool is_python;
-	size_t first_ask, n_asks; /* in asks, while running */
+	size_t first_ask, n_asks; /* among the ordered asks, while running */
 	/* What an external symbolizer is told (resolver_native.c). */
 	bool sought;
 	const char *found;    /* in names; NULL: not found */
@@ -218,8 +218,8 @@ bool res_is_code_memory(const struct sp_spool_module *m);
 /* resolver_file.c: opens the symbols of a file once; never fails for want of them. */
 int res_file_open(struct sp_resolver *r, struct res_file *f, struct sp_err *err);
 /* What a file will be asked, before it is: opens it too. n > 0. */
-int res_file_expect(struct sp_resolver *r, struct res_file *f, const struct res_ask *asks, size_t n,
-		    struct sp_err *err);
+int res_file_expect(struct sp_resolver *r, struct res_file *f, struct res_ask *const *asks,
+		    size_t n, struct sp_err *err);
 /* Fills the answer; n_levels stays 0 when nothing names the address. */
 int res_file_ask(struct sp_resolver *r, struct res_file *f, struct res_ask *a, struct sp_err *err);
 

@@ -64,6 +64,15 @@ static inline struct raw_symbol raw_symbol(const struct sp_symtab_source *s, uin
 	return r;
 }
 
+/* By its type alone: half of the symbols of most files are something else. */
+static inline bool may_be_code(const struct sp_symtab_source *s, uint32_t index)
+{
+	size_t info = s->elf->is64 ? index * sizeof(Elf64_Sym) + offsetof(Elf64_Sym, st_info)
+				   : index * sizeof(Elf32_Sym) + offsetof(Elf32_Sym, st_info);
+	uint8_t type = s->syms[info] & 0xf;
+	return type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
+}
+
 static const char *string_at(const struct sp_symtab_source *s, uint32_t off)
 {
 	if (off >= s->strings_size || !memchr(s->strings + off, 0, s->strings_size - off))
@@ -121,8 +130,6 @@ static bool add_symbol(struct sp_symtab *t, const struct sp_symtab_source *s, ui
 {
 	struct raw_symbol r = raw_symbol(s, index);
 	uint8_t type = r.info & 0xf;
-	if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
-		return true;
 	const struct sp_section *sec = code_section(s->elf, &r);
 	if (!sec || !r.name || sec->size > UINT64_MAX - sec->svma)
 		return true;
@@ -238,7 +245,7 @@ static bool collect(struct sp_symtab *t)
 		if (!t->is_partial && !sp_ranges_reserve(&t->sized, s->n / 2))
 			return false;
 		for (uint32_t i = 1; i < s->n; i++)
-			if (!add_symbol(t, s, i, k << INDEX_BITS | i))
+			if (may_be_code(s, i) && !add_symbol(t, s, i, k << INDEX_BITS | i))
 				return false;
 	}
 	if (t->is_partial)
