@@ -199,7 +199,7 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 		b->plain ? k->progs.off_switch_plain : k->progs.off_switch, k->progs.off_waking,
 		k->progs.off_fork, k->progs.off_exec};
 	bpf_program__set_autoload(k->progs.off_exit, !(b->lacks & SPB_EXIT));
-	bpf_program__set_autoload(k->progs.off_parked, b->after && b->parked);
+	bpf_program__set_autoload(k->progs.off_parked, b->parked);
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
 		bpf_program__set_autoload(programs[i], true);
 	uint64_t per_window = (want->max_waits << SPB_WINDOW_SHIFT) / 1000000000;
@@ -236,7 +236,8 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	if (b->lacks & SPB_DYNPTR)
 		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
 					 (uint32_t)want->n_cpus_avail * 2);
-	b->after = want->off_cpu && !(b->lacks & SPB_TASK_WORK) && want->min_ns >= AFTER_MIN_NS;
+	b->after = want->off_cpu && !(b->lacks & (SPB_TASK_WORK | SPB_EXIT)) &&
+		   want->min_ns >= AFTER_MIN_NS;
 	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
 	bpf_program__set_autoload(on_cpu(b), true);
 	if (want->off_cpu)
@@ -392,6 +393,18 @@ void cap_bpf_switch(struct cap_bpf *b, bool on)
 	__atomic_store_n(&b->skel->data->spb_since_ns, on ? now : UINT64_MAX, __ATOMIC_RELAXED);
 }
 
+uint64_t cap_bpf_since(const struct cap_bpf *b)
+{
+	return b->since_ns;
+}
+
+void cap_bpf_asleep(struct cap_bpf *b, int32_t pid, int32_t tid, uint32_t state, uint64_t since_ns)
+{
+	uint32_t key = (uint32_t)tid;
+	struct spb_wait w = {.out_ns = since_ns, .state = state, .pid = (uint32_t)pid};
+	bpf_map_update_elem(bpf_map__fd(b->skel->maps.spb_waits), &key, &w, BPF_NOEXIST);
+}
+
 bool cap_bpf_stacks_after(const struct cap_bpf *b)
 {
 	return b->after;
@@ -519,6 +532,17 @@ int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err)
 void cap_bpf_switch(struct cap_bpf *b, bool on)
 {
 	(void)b, (void)on;
+}
+
+uint64_t cap_bpf_since(const struct cap_bpf *b)
+{
+	(void)b;
+	return 0;
+}
+
+void cap_bpf_asleep(struct cap_bpf *b, int32_t pid, int32_t tid, uint32_t state, uint64_t since_ns)
+{
+	(void)b, (void)pid, (void)tid, (void)state, (void)since_ns;
 }
 
 bool cap_bpf_stacks_after(const struct cap_bpf *b)

@@ -51,10 +51,15 @@ void cap_bpf_untarget(struct cap_bpf *b, int32_t id);
 int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err);
 /* Waits that begin from now on count, or none do. */
 void cap_bpf_switch(struct cap_bpf *b, bool on);
+/* When they were switched on. */
+uint64_t cap_bpf_since(const struct cap_bpf *b);
+/* A thread waits, and no switch of it was seen since its wait was to begin. */
+void cap_bpf_asleep(struct cap_bpf *b, int32_t pid, int32_t tid, uint32_t state, uint64_t since_ns);
 /* Whether stacks come after the waits that they belong to, else before. */
 bool cap_bpf_stacks_after(const struct cap_bpf *b);
-/* Once waits are switched off: the stacks of threads that still wait come into the ring, where they are
- * copied after waits. */
+/* The stacks of threads that wait come into the ring, and the kernel's chains: where stacks are copied
+ * after waits, of all, to be asked for once waits are switched off; else of those whose waits began as
+ * they were switched on. From Linux 6.16 on. */
 void cap_bpf_parked(struct cap_bpf *b);
 /* The waits that have not ended, once they are switched off: what struct spb_sample tells of each.
  */

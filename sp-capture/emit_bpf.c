@@ -153,7 +153,7 @@ void cap_emit_bpf(struct cap_emit *e, struct cap_ring *r, const struct cap_entry
 	if (s.kind == SPB_WAIT)
 		cap_waits_end(e, &s, chain, cpu_index);
 	else if (s.kind == SPB_STACK)
-		cap_waits_stack(e, &s, stack, cpu_index);
+		cap_waits_stack(e, &s, chain, cpu_index);
 	else
 		cap_emit_parts(e, &s, chain, stack, CAP_EVENT_ID, cpu_index);
 }

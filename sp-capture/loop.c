@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "asleep.h"
 #include "base/cli.h"
 #include "base/stop.h"
 #include "control.h"
@@ -148,6 +149,8 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 	s->attaching = true;
 	int rc = cap_attach_process(s, pid, true, &err);
 	s->attaching = false;
+	if (rc >= 0 && s->o->off_cpu)
+		cap_asleep_process(s, pid);
 	if (rc >= 0)
 		rc = watch_init(w, s, &err);
 	if (rc < 0)
@@ -186,6 +189,8 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 		switch (what) {
 		case CAP_ENABLE:
 			cap_attach_switch(s, true);
+			if (s->o->off_cpu)
+				cap_asleep_all(s);
 			cap_recover_maps(s);
 			cap_control_say(s->control, "enabled");
 			break;

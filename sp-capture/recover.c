@@ -8,9 +8,7 @@
 #define DRAIN_NS UINT64_C(5000000)
 #define SLICE_NS UINT64_C(10000000)
 
-/* With many processes this takes longer than the rings hold out: they are drained in between.
- * Processes may go meanwhile, their slots are asked anew. */
-static void keep_up(struct cap_session *s, uint64_t *drained_ns)
+void cap_recover_keep_up(struct cap_session *s, uint64_t *drained_ns)
 {
 	uint64_t now = cap_now_ns();
 	if (now - *drained_ns < DRAIN_NS)
@@ -52,7 +50,7 @@ void cap_recover_maps(struct cap_session *s)
 		struct cap_proc *q = user_process(s, i);
 		if (q)
 			cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
-		keep_up(s, &drained_ns);
+		cap_recover_keep_up(s, &drained_ns);
 	}
 }
 

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "base/cli.h"
 #include "base/stop.h"
 #include "head.h"
@@ -225,6 +226,8 @@ static int attach(struct cap_session *s, struct sp_err *err)
 	s->attaching = false;
 	if (rc >= 0 && s->bpf && o->off_cpu)
 		cap_bpf_switch(s->bpf, true);
+	if (rc >= 0 && o->off_cpu)
+		cap_asleep_all(s);
 	return rc < 0 ? rc : 0;
 }
 

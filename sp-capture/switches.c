@@ -56,7 +56,8 @@ static void switch_out(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t ti
 	struct cap_wait_slot *slot = cap_waits_slot(w, tid);
 	if (!slot)
 		return;
-	if (slot->out_ns && slot->out_ns >= w->since_ns) {
+	/* One that was found asleep had just gone: it is told now when. */
+	if (slot->out_ns && slot->out_ns >= w->since_ns && slot->out_ns != w->asleep_ns) {
 		w->counts.n_missed++;
 		w->counts.missed_ns += time_ns - slot->out_ns;
 	}
@@ -67,7 +68,7 @@ static void switch_out(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t ti
 }
 
 static void end_wait(struct cap_emit *e, struct cap_wait_slot *slot, uint64_t time_ns, uint32_t cpu,
-		     size_t cpu_index)
+		     size_t cpu_index, bool is_limited)
 {
 	struct cap_waits *w = &e->waits;
 	uint64_t out = slot->out_ns, ns = time_ns - out;
@@ -80,7 +81,7 @@ static void end_wait(struct cap_emit *e, struct cap_wait_slot *slot, uint64_t ti
 	} else if (ns < w->min_ns) {
 		w->counts.n_short++;
 		w->counts.short_ns += ns;
-	} else if (!may(w, time_ns)) {
+	} else if (is_limited && !may(w, time_ns)) {
 		w->counts.n_over++;
 		w->counts.over_ns += ns;
 	} else {
@@ -112,9 +113,20 @@ void cap_switches_record(struct cap_emit *e, const struct cap_ring *r, const str
 	}
 	struct cap_wait_slot *slot = cap_waits_slot(&e->waits, tid);
 	if (slot && slot->out_ns)
-		end_wait(e, slot, en->time_ns, r->cpu, cpu_index);
+		end_wait(e, slot, en->time_ns, r->cpu, cpu_index, true);
 	if (slot)
 		slot->in_ns = en->time_ns;
+}
+
+void cap_switches_asleep(struct cap_emit *e, int32_t pid, int32_t tid, uint32_t state,
+			 uint64_t since_ns)
+{
+	struct cap_wait_slot *slot = cap_waits_slot(&e->waits, tid);
+	if (!slot || slot->in_ns || slot->out_ns)
+		return;
+	slot->out_ns = since_ns;
+	slot->pid = pid;
+	slot->state = state;
 }
 
 /* --- stacks --- */
@@ -185,6 +197,6 @@ void cap_switches_unfinished(struct cap_emit *e, uint64_t now_ns)
 	for (size_t i = 0; i < e->waits.n; i++) {
 		struct cap_wait_slot *slot = &e->waits.slots[i];
 		if (slot->tid && slot->out_ns && is_alive(slot))
-			end_wait(e, slot, now_ns, 0, 0);
+			end_wait(e, slot, now_ns, 0, 0, false);
 	}
 }

@@ -19,6 +19,9 @@ void cap_switches_stack(struct cap_emit *e, const struct cap_ring *r, const stru
 /* A thread was born, or has ended: what comes of it after that is its last switch. */
 void cap_switches_born(struct cap_emit *e, int32_t tid);
 void cap_switches_ended(struct cap_emit *e, int32_t tid);
+/* A thread waits, and no switch of it was seen since its wait was to begin. */
+void cap_switches_asleep(struct cap_emit *e, int32_t pid, int32_t tid, uint32_t state,
+			 uint64_t since_ns);
 /* The waits that have not ended, once all records are read. */
 void cap_switches_unfinished(struct cap_emit *e, uint64_t now_ns);
 

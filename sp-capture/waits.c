@@ -135,7 +135,7 @@ static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_
 		s.stack_bytes = from->stack_bytes;
 		memcpy(s.regs, from->regs, sizeof s.regs);
 		s.ip = from->ip;
-		if (from->n_kernel) { /* perf has both of one moment */
+		if (from->n_kernel) { /* both are of one moment */
 			s.n_kernel = from->n_kernel;
 			chain = rest;
 			rest += (size_t)s.n_kernel * 8;
@@ -196,15 +196,15 @@ void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t
 	     cpu_index);
 }
 
-void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8_t *stack,
+void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8_t *rest,
 		     size_t cpu_index)
 {
 	struct cap_waits *w = &e->waits;
 	struct cap_wait_slot *slot = cap_waits_slot(w, (int32_t)s->tid);
 	/* One with an id is of a wait that has not ended. */
 	if (slot && w->stacks_after && !s->id)
-		emit_pending(e, slot, s, stack, cpu_index);
-	else if (slot && !keep(w, &slot->stack, s, stack, s->stack_bytes))
+		emit_pending(e, slot, s, rest, cpu_index);
+	else if (slot && !keep(w, &slot->stack, s, rest, s->n_kernel * 8 + s->stack_bytes))
 		slot->stack.size = 0;
 }
 

@@ -52,6 +52,7 @@ struct cap_waits {
 	uint64_t n_bare; /* waits without a user stack */
 	/* The rest is for perf's switches. */
 	uint64_t min_ns, max_per_s, since_ns; /* waits that began before do not count */
+	uint64_t asleep_ns;                   /* when those began that were found asleep */
 	uint64_t lost_ns;                     /* the last time that records were lost */
 	uint64_t sched_from, sched_to;        /* the scheduler's code; 0, 0: not known */
 	uint64_t window;                      /* of the rate's limit, and how many were in it */
@@ -63,10 +64,10 @@ struct cap_waits {
 
 void cap_waits_deinit(struct cap_waits *w);
 
-/* One record each, in the ring's order. */
+/* One record each, in the ring's order; rest: what follows it. */
 void cap_waits_end(struct cap_emit *e, const struct spb_sample *s, const uint8_t *chain,
 		   size_t cpu_index);
-void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8_t *stack,
+void cap_waits_stack(struct cap_emit *e, const struct spb_sample *s, const uint8_t *rest,
 		     size_t cpu_index);
 
 /* The slot of a thread, made if there is none; NULL: no memory. */

@@ -15,14 +15,39 @@ untimed_ms() {
 		END { printf "%d\n", n }' log
 }
 
+# Two threads that wait for each other, a third for them, and a stopped process: recorded a second and
+# more, each has one wait, of all the time, in state 1, the last one in state 4. Their stacks: in folded.
+all_asleep() { # OPTIONS
+	[ -n "${deadlock-}" ] || {
+		"$SP_PROG/off_cpu" deadlock 1 3>&- &
+		deadlock=$!
+		sleep 1000 3>&- &
+		stopped=$!
+		pids+=("$deadlock" "$stopped")
+		await grep -q '(sleep) S ' "/proc/$stopped/stat"
+		kill -STOP "$stopped"
+		are_asleep() { [ "$(cat /proc/"$deadlock"/task/*/stat /proc/"$stopped"/stat | grep -c ') [ST] ')" = 4 ]; }
+		await are_asleep
+	}
+	# shellcheck disable=SC2086 # several words
+	sp-capture $1 -k -p "$deadlock,$stopped" -d 1.2 >s 2>log
+	stream order s
+	stream ext s >ext
+	awk -v p="$stopped" '$1 == "wait" { n++; good += $4 > 1.1e9 && $5 == ($2 == p ? 4 : 1) }
+		END { exit !(n == 4 && good == 4) }' ext || fail "$1" "$(grep ^wait ext)"
+	sp-unwind <s 2>unwind | sp-spool -o x.spool 2>>unwind
+	sp-sym -q -e offcpu-time --weight=weight --format=folded x.spool >folded
+}
+
 # Record a way of waiting of tests/prog/off_cpu.c and compare its waits with what it tells of them;
-# then the stacks: the share of the waits below the function that waited.
+# then the stacks: the share of the waits below the function that waited. It goes into $group, where there
+# is one.
 waits() { # OPTIONS WHAT STATE WAKER WAY…
 	local options=$1 what=$2 state=$3 waker=$4 status=0 less
 	shift 4
 	less=$(stolen_ms)
 	# shellcheck disable=SC2086 # several words
-	sp-capture -v $options -k -F 4999 -- sh -c '"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
+	sp-capture -v $options -k -F 4999 -- sh -c "${group:+echo \$\$ >$group/cgroup.procs;}"'"$0" "$@" >told' "$SP_PROG/off_cpu" "$@" >s 2>log || status=$?
 	[ "$status" != 77 ] || skip "no reads past the page cache here"
 	[ "$status" = 0 ] || fail "$(cat log)"
 	stream order s

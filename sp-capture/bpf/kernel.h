@@ -30,7 +30,8 @@ struct thread_info {
 };
 
 struct sched_info {
-	unsigned long long last_arrival; /* on a CPU, by the scheduler's clock */
+	unsigned long pcount;            /* arrivals on a CPU */
+	unsigned long long last_arrival; /* of the last one, by the scheduler's clock */
 };
 
 struct task_struct {

@@ -5,8 +5,8 @@
  * stack). The stack can be had only while the task itself is current: before: at the switch away,
  * of every wait, whatever comes of it; from Linux 5.10 on; after:  once a wait was long enough, by
  * task work as the task goes back to user mode, where its stack is as it was. Costs nothing while
- * waits are short; Linux 6.18. Of waits that outlast the recording it is taken at its end
- * (off_parked). The reader joins the two (waits.c).
+ * waits are short; Linux 6.18. Of waits that outlast the recording it is taken at its end,
+ * of those that were there before at its begin (off_parked). The reader joins the two (waits.c).
  *
  * sched_switch is not called at every switch: on some virtual machines it keeps silent about those
  * away from certain threads, and so about whom they give the CPU to. Where there is sched_exit_tp
@@ -14,7 +14,7 @@
  * the thread is still below the same system call, so its stack can be had as of any other wait. Before,
  * a thread that is sampled or switched away from while its wait has not ended has come back untold.
  * When, sched_info knows, by the scheduler's clock: what lies between that one and ours is learnt of
- * the switches that are told. Such waits have no stack where those are copied after. */
+ * the switches that are told. The stack of such a wait must have been copied before. */
 
 #define TASK_DEAD_BITS 0xb0u /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
 #define OWN_FRAMES 16u       /* of a program at most, on the stack below it */
@@ -246,15 +246,17 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 }
 
 /* The scheduler takes the time some microseconds earlier than we do. When the host took the CPU in between
- * it is much earlier: what is learnt lasts until the next switch only. */
+ * it is much earlier: what is learnt lasts until the next switch only. A thread that went away and came
+ * back untold meanwhile has arrived once more, and later: nothing is learnt of it. */
 static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
 	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
 		return;
 	__u64 arrival = prev->sched_info.last_arrival, had = cpu->clock_ns;
-	if (arrival && cpu->in_tid == prev->pid && cpu->in_ns) {
+	if (arrival && cpu->in_tid == prev->pid && cpu->in_ns &&
+	    prev->sched_info.pcount == cpu->in_count) {
 		__u64 seen = cpu->in_ns - arrival;
-		cpu->clock_ns = !had || seen < had ? seen : had + ((seen - had) >> 6);
+		cpu->clock_ns = !had || (__s64)(seen - had) < 0 ? seen : had + ((seen - had) >> 6);
 		spb_clock_any = cpu->clock_ns;
 	}
 }
@@ -273,8 +275,9 @@ static __always_inline void end_by_sample(struct task_struct *t)
 static __always_inline void end_by_switch(struct spb_wait *wait, struct task_struct *t, __u64 now)
 {
 	struct spb_cpu *cpu = this_cpu();
+	/* One that was found asleep as waits were switched on came back before that was known. */
 	if (wait->out_ns && !end_untold(wait, t->pid, arrival_of(t), now, 1) &&
-	    wait->out_ns >= spb_since_ns) {
+	    wait->out_ns > spb_since_ns) {
 		cpu->n_missed++;
 		cpu->missed_ns += now - wait->out_ns;
 	}
@@ -381,6 +384,8 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 		learn_clock(cpu, prev);
 	cpu->in_ns = now;
 	cpu->in_tid = told ? next->pid : 0;
+	if (!spb_exit && bpf_core_field_exists(next->sched_info.pcount))
+		cpu->in_count = next->sched_info.pcount + 1; /* it is counted after this */
 	cpu->chain_tid = 0;
 	if (!on)
 		return 0;
@@ -448,24 +453,34 @@ int off_exit(__u64 *ctx)
 	return 0;
 }
 
+/* It sleeps at times, on one CPU and another, while the other programs run. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} spb_parked SEC(".maps");
+
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-/* At the end of a recording, with all other programs here switched off: the stack of a thread that still
- * waits. Those for which the ring has no room go without. */
+/* At the end of a recording, and at its begin: the stack of a thread that waits. Those for which the
+ * ring has no room go without. */
 SEC("?iter.s/task")
 int off_parked(struct bpf_iter__task *ctx)
 {
 	struct task_struct *t = ctx->task;
-	__u32 tid = t ? t->pid : 0, slot = 1;
+	__u32 tid = t ? t->pid : 0, slot = 0;
 	struct spb_wait *wait = bpf_map_lookup_elem(&spb_waits, &tid);
-	struct work *w = bpf_map_lookup_elem(&spb_work, &slot);
+	struct work *w = bpf_map_lookup_elem(&spb_parked, &slot);
 	if (!t || !wait || !w || !wait->out_ns || !t->mm || t->flags & PF_KTHREAD ||
-	    &bpf_copy_from_user_task_dynptr == 0)
+	    (!spb_after && wait->out_ns != spb_since_ns) || &bpf_copy_from_user_task_dynptr == 0)
 		return 0;
 	fill(w, SPB_STACK);
+	if (spb_kernel)
+		put_chain(w, t, 0);
 	w->s.pid = t->tgid;
 	w->s.tid = tid;
 	w->s.id = wait->out_ns;

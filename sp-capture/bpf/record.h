@@ -78,6 +78,7 @@ struct spb_cpu {
 	 * wait ended so, and which that was. */
 	__u64 in_ns, chain_ip;
 	__u32 in_tid, chain_tid;
+	__u64 in_count; /* its arrivals, that one too */
 } __attribute__((aligned(128)));
 
 /* A thread that is off the CPU now: spb_waits, by tid. */

@@ -6,7 +6,9 @@
  *                         2 ms; MAKER had it before
  *   pingpong N            pong TID FROM TO OTHER: two threads, two pipes
  *   reads FILE N          block TID FROM TO: reads past the page cache; exits 77 where that cannot be
- *   both MS               both TID FROM TO CPU_NS: sleeps and work in turns */
+ *   both MS               both TID FROM TO CPU_NS: sleeps and work in turns
+ *   born MS               the same by three threads, one born a fifth of that after the other
+ *   deadlock N            nothing, for ever: two threads that wait for each other, and the first one */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +153,41 @@ static void both(unsigned ms)
 	tell("both", from, now_ns(), cpu);
 }
 
+static void *in_both(void *arg)
+{
+	both((unsigned)rounds);
+	return arg;
+}
+
+static int born(void)
+{
+	pthread_t t[3];
+	for (int i = 0; i < 3; i++) {
+		sleep_ns(rounds * 200000L);
+		if (pthread_create(&t[i], NULL, in_both, NULL))
+			return 1;
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	return 0;
+}
+
+static pthread_mutex_t two[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+
+NOINLINE static void stuck(int me)
+{
+	pthread_mutex_lock(&two[me]);
+	pthread_barrier_wait(&all_there);
+	pthread_mutex_lock(&two[!me]);
+	keep(0);
+}
+
+static void *in_deadlock(void *arg)
+{
+	stuck((int)(intptr_t)arg);
+	return arg;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[1] : "";
@@ -168,6 +205,10 @@ int main(int argc, char **argv)
 		return run_threads(2, in_pingpong);
 	} else if (!strcmp(what, "reads")) {
 		return reads(argv[2]);
+	} else if (!strcmp(what, "born")) {
+		return born();
+	} else if (!strcmp(what, "deadlock")) {
+		return run_threads(2, in_deadlock);
 	} else if (!strcmp(what, "both")) {
 		both((unsigned)rounds);
 	} else {
