@@ -6,8 +6,8 @@
 #include "switches.h"
 #include "tasks.h"
 
-/* The bits of a letter of /proc/PID/stat (include/linux/sched.h), 0: it does not wait. Who wants a CPU
- * cannot be told from who has it. */
+/* The bits of a letter of /proc/PID/stat (include/linux/sched.h), 0: it does not wait. Who wants a
+ * CPU cannot be told from who has it. */
 static uint32_t state_bits(char letter)
 {
 	static const struct {

@@ -57,9 +57,9 @@ uint64_t cap_bpf_since(const struct cap_bpf *b);
 void cap_bpf_asleep(struct cap_bpf *b, int32_t pid, int32_t tid, uint32_t state, uint64_t since_ns);
 /* Whether stacks come after the waits that they belong to, else before. */
 bool cap_bpf_stacks_after(const struct cap_bpf *b);
-/* The stacks of threads that wait come into the ring, and the kernel's chains: where stacks are copied
- * after waits, of all, to be asked for once waits are switched off; else of those whose waits began as
- * they were switched on. From Linux 6.16 on. */
+/* The stacks of threads that wait come into the ring, and the kernel's chains: where stacks are
+ * copied after waits, of all, to be asked for once waits are switched off; else of those whose
+ * waits began as they were switched on. From Linux 6.16 on. */
 void cap_bpf_parked(struct cap_bpf *b);
 /* The waits that have not ended, once they are switched off: what struct spb_sample tells of each.
  */

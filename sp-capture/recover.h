@@ -11,8 +11,8 @@ void cap_recover(struct cap_session *s, bool forced);
 /* Mappings of all processes, as after enable. */
 void cap_recover_maps(struct cap_session *s);
 
-/* Between two processes, of many: what is done to all takes longer than the rings hold out, and they
- * are drained from time to time. Processes may go meanwhile. */
+/* Between two processes, of many: what is done to all takes longer than the rings hold out, and
+ * they are drained from time to time. Processes may go meanwhile. */
 void cap_recover_keep_up(struct cap_session *s, uint64_t *drained_ns);
 
 /* Forget the processes that are no more, whose last EXIT was not seen. */

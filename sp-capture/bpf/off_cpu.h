@@ -245,9 +245,9 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 	return in + BPF_CORE_READ(t, sched_info.last_arrival);
 }
 
-/* The scheduler takes the time some microseconds earlier than we do. When the host took the CPU in between
- * it is much earlier: what is learnt lasts until the next switch only. A thread that went away and came
- * back untold meanwhile has arrived once more, and later: nothing is learnt of it. */
+/* The scheduler takes the time some microseconds earlier than we do. When the host took the CPU in
+ * between it is much earlier: what is learnt lasts until the next switch only. A thread that went
+ * away and came back untold meanwhile has arrived once more, and later: nothing is learnt of it. */
 static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
 	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
@@ -466,8 +466,8 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-/* At the end of a recording, and at its begin: the stack of a thread that waits. Those for which the
- * ring has no room go without. */
+/* At the end of a recording, and at its begin: the stack of a thread that waits. Those for which
+ * the ring has no room go without. */
 SEC("?iter.s/task")
 int off_parked(struct bpf_iter__task *ctx)
 {

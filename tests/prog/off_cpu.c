@@ -8,7 +8,7 @@
  *   reads FILE N          block TID FROM TO: reads past the page cache; exits 77 where that cannot be
  *   both MS               both TID FROM TO CPU_NS: sleeps and work in turns
  *   born MS               the same by three threads, one born a fifth of that after the other
- *   deadlock N            nothing, for ever: two threads that wait for each other, and the first one */
+ *   deadlock N            nothing, for ever: two threads that wait for each other */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
