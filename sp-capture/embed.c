@@ -257,13 +257,13 @@ static void tell_build_id(struct cap_embed_state *s, const struct cap_range *r, 
 static bool read_ahead(const struct sp_map_file *map, uint64_t until_ns)
 {
 	const volatile uint8_t *p = map->data;
-	size_t half = SP_CONTENT_HASH_MAX / 2, step = (size_t)1 << 20;
-	for (size_t at = 0; at < map->size; at += 4096) {
-		if (map->size > SP_CONTENT_HASH_MAX && at >= half && at < map->size - half)
-			at = map->size - half;
-		(void)p[at];
-		if (at % step < 4096 && cap_now_ns() > until_ns)
-			return false;
+	unsigned n_touched = 0;
+	for (size_t i = 0, at, n; (n = sp_content_part(map->size, i, &at)) > 0; i++) {
+		for (size_t end = at + n; at < end; at += 4096) {
+			(void)p[at];
+			if (++n_touched % 64 == 0 && cap_now_ns() > until_ns)
+				return false;
+		}
 	}
 	return true;
 }

@@ -7,6 +7,9 @@
 #define N_LANES 4u
 #define STRIPE (N_LANES * 8)
 
+#define PAGE ((size_t)4096)
+#define STEP ((size_t)256 << 10) /* from a page to the next one */
+
 /* Odd numbers with about half of their bits set: digits of pi, from its fractional part on. */
 #define K1 UINT64_C(0x243f6a8885a308d3)
 #define K2 UINT64_C(0x13198a2e03707345)
@@ -55,16 +58,25 @@ static void add(uint64_t lane[N_LANES], const uint8_t *p, size_t n)
 	}
 }
 
+size_t sp_content_part(size_t size, size_t i, size_t *at)
+{
+	size_t half = SP_CONTENT_HASH_MAX / 2;
+	*at = 0;
+	if (size <= SP_CONTENT_HASH_MAX)
+		return i ? 0 : size;
+	size_t n_pages = (size - SP_CONTENT_HASH_MAX) / STEP;
+	if (i == 0)
+		return half;
+	*at = i <= n_pages ? half + i * STEP - PAGE : size - half;
+	return i <= n_pages ? PAGE : i == n_pages + 1 ? half : 0;
+}
+
 void sp_content_hash(const void *data, size_t size, uint8_t out[SP_CONTENT_HASH_BYTES])
 {
 	const uint8_t *p = data;
 	uint64_t lane[N_LANES] = {K1, K2, K3, K1 ^ K2};
-	if (size <= SP_CONTENT_HASH_MAX) {
-		add(lane, p, size);
-	} else {
-		add(lane, p, SP_CONTENT_HASH_MAX / 2);
-		add(lane, p + (size - SP_CONTENT_HASH_MAX / 2), SP_CONTENT_HASH_MAX / 2);
-	}
+	for (size_t i = 0, at, n; (n = sp_content_part(size, i, &at)) > 0; i++)
+		add(lane, p + at, n);
 	uint64_t all = scatter(size);
 	for (unsigned i = 0; i < N_LANES; i++)
 		all = scatter(step(all, scatter(lane[i])));

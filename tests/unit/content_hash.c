@@ -80,7 +80,7 @@ static void test_place(void)
 /* Sparse: only the pages that are touched cost memory. */
 static void test_large(void)
 {
-	size_t size = SP_CONTENT_HASH_MAX + 8192;
+	size_t size = SP_CONTENT_HASH_MAX + (256 << 10) + 8192, half = SP_CONTENT_HASH_MAX / 2;
 	uint8_t *p = calloc(1, size);
 	if (!p) {
 		tap_ok(false, "there is memory for a large file");
@@ -90,16 +90,43 @@ static void test_large(void)
 	snprintf(whole, sizeof whole, "%s", hex_of(p, SP_CONTENT_HASH_MAX));
 	snprintf(zeros, sizeof zeros, "%s", hex_of(p, size));
 	tap_ok(strcmp(whole, zeros) != 0, "the size of a large file counts");
-	p[SP_CONTENT_HASH_MAX / 2 + 4096] = 1;
-	tap_str(hex_of(p, size), zeros, "its middle does not");
+	p[half + 4096] = 1;
+	tap_str(hex_of(p, size), zeros, "most of its middle does not");
 	tap_ok(strcmp(hex_of(p, SP_CONTENT_HASH_MAX), whole) != 0, "that of one below the limit does");
-	p[SP_CONTENT_HASH_MAX / 2 + 4096] = 0;
-	p[SP_CONTENT_HASH_MAX / 2 - 1] = 1;
-	tap_ok(strcmp(hex_of(p, size), zeros) != 0, "the end of its first part does");
-	p[SP_CONTENT_HASH_MAX / 2 - 1] = 0;
-	p[SP_CONTENT_HASH_MAX / 2 + 8192] = 1;
-	tap_ok(strcmp(hex_of(p, size), zeros) != 0, "and the beginning of its last");
+	p[half + 4096] = 0;
+	const size_t places[] = {half - 1, half + (256 << 10) - 4096, half + (256 << 10) - 1, size - half,
+				 size - 1};
+	size_t missed = 0;
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		p[places[i]] = 1;
+		missed += strcmp(hex_of(p, size), zeros) == 0;
+		p[places[i]] = 0;
+	}
+	tap_eq(missed, 0, "both ends of its parts do");
 	free(p);
+}
+
+/* Parts of all sizes around the places where there is one more: in order, apart, within the file. */
+static void test_parts(void)
+{
+	size_t step = 256 << 10, bad = 0, n_middle[2] = {0};
+	for (size_t k = 0; k < 4; k++) {
+		for (size_t d = 0; d < 3; d++) {
+			size_t size = SP_CONTENT_HASH_MAX + k * step + d - 1, end = 0, all = 0, at, n, i = 0;
+			for (; (n = sp_content_part(size, i, &at)) > 0; i++) {
+				bad += at < end || n > size - at;
+				end = at + n;
+				all += n;
+			}
+			bad += end != size;
+			size_t middle = size <= SP_CONTENT_HASH_MAX ? 0 : (size - SP_CONTENT_HASH_MAX) / step;
+			bad += all != (size <= SP_CONTENT_HASH_MAX ? size : SP_CONTENT_HASH_MAX + middle * 4096);
+			n_middle[0] += middle;
+			n_middle[1] += size <= SP_CONTENT_HASH_MAX ? 0 : i - 2;
+		}
+	}
+	tap_eq(bad, 0, "parts are apart, and the last one ends the file");
+	tap_eq(n_middle[1], n_middle[0], "a page of each whole 256 KiB between");
 }
 
 int main(void)
@@ -108,5 +135,6 @@ int main(void)
 	test_bits();
 	test_place();
 	test_large();
+	test_parts();
 	return tap_done();
 }
