@@ -3,22 +3,28 @@
 #include <stdlib.h>
 
 #define N_THREADS 4096u    /* powers of two */
-#define N_ADDRS (1u << 16)
+#define MIN_CHAINS 1024u
 #define MAX_CHAINS (1u << 19)
-#define N_ROOTS (1u << 15)
+/* The tables of addresses and of roots grow with that of the chains: a short profile has small ones. */
+#define ADDRS_PER_CHAIN 4u
+#define MAX_ADDRS (1u << 16)
+#define ROOTS_PER_CHAIN 2u
+#define MAX_ROOTS (1u << 15)
 #define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
 int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 		      const struct sp_reader *reader, const uint64_t seed[2], struct sp_err *err)
 {
 	*x = (struct spool_intern){.w = w, .reader = reader, .version = 1, .kset = SP_NONE,
-				   .chain_mask = 1023, .seed = {seed[0], seed[1]}};
+				   .chain_mask = MIN_CHAINS - 1,
+				   .addr_mask = MIN_CHAINS * ADDRS_PER_CHAIN - 1,
+				   .root_mask = MIN_CHAINS * ROOTS_PER_CHAIN - 1, .seed = {seed[0], seed[1]}};
 	x->procs = sp_procs_new();
 	x->threads = calloc(N_THREADS, sizeof *x->threads);
-	x->addrs = calloc(N_ADDRS, sizeof *x->addrs);
+	x->addrs = calloc(x->addr_mask + 1, sizeof *x->addrs);
 	x->chains = calloc(x->chain_mask + 1, sizeof *x->chains);
 	x->odd = calloc(x->chain_mask + 1, sizeof *x->odd);
-	x->roots = calloc(N_ROOTS, sizeof *x->roots);
+	x->roots = calloc(x->root_mask + 1, sizeof *x->roots);
 	if (!x->procs || !x->threads || !x->addrs || !x->chains || !x->odd || !x->roots) {
 		spool_intern_deinit(x);
 		return sp_err_nomem(err);
@@ -36,9 +42,9 @@ void spool_intern_restart(struct spool_intern *x, struct sp_spool_writer *w)
 	if (x->n_file)
 		memset(x->file, 0, x->n_file * sizeof *x->file);
 	memset(x->chains, 0, ((size_t)x->chain_mask + 1) * sizeof *x->chains);
-	memset(x->roots, 0, N_ROOTS * sizeof *x->roots);
+	memset(x->roots, 0, ((size_t)x->root_mask + 1) * sizeof *x->roots);
 	x->n_chains = 0;
-	memset(x->addrs, 0, N_ADDRS * sizeof *x->addrs);
+	memset(x->addrs, 0, ((size_t)x->addr_mask + 1) * sizeof *x->addrs);
 }
 
 bool spool_intern_runs(const struct spool_intern *x, int32_t pid)
@@ -255,7 +261,7 @@ static uint64_t space_of(const struct spool_intern *x, const struct spool_thread
 static struct spool_known_addr *addr_slot(const struct spool_intern *x, uint64_t addr,
 					  uint64_t space)
 {
-	return &x->addrs[sp_mix64(addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & (N_ADDRS - 1)];
+	return &x->addrs[sp_mix64(addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & x->addr_mask];
 }
 
 static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
@@ -328,6 +334,44 @@ static uint32_t chain_slot(const struct spool_intern *x, uint32_t at, uint32_t h
 	return i;
 }
 
+static struct spool_known_root *root_slot(const struct spool_intern *x, uint64_t h1)
+{
+	return &x->roots[sp_mix64(h1) & x->root_mask];
+}
+
+/* Tables whose entries may be forgotten: without memory they stay as they are. */
+static void grow_addrs(struct spool_intern *x)
+{
+	uint32_t size = x->addr_mask + 1;
+	struct spool_known_addr *old = x->addrs;
+	struct spool_known_addr *fresh =
+		size < MAX_ADDRS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
+	if (!fresh)
+		return;
+	x->addrs = fresh;
+	x->addr_mask = size * 2 - 1;
+	for (uint32_t i = 0; i < size; i++)
+		if (old[i].frame_1)
+			*addr_slot(x, old[i].addr, old[i].space) = old[i];
+	free(old);
+}
+
+static void grow_roots(struct spool_intern *x)
+{
+	uint32_t size = x->root_mask + 1;
+	struct spool_known_root *old = x->roots;
+	struct spool_known_root *fresh =
+		size < MAX_ROOTS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
+	if (!fresh)
+		return;
+	x->roots = fresh;
+	x->root_mask = size * 2 - 1;
+	for (uint32_t i = 0; i < size; i++)
+		if (old[i].h2)
+			*root_slot(x, old[i].h1) = old[i];
+	free(old);
+}
+
 /* At half full the table doubles; at its largest it begins anew. */
 static void make_room(struct spool_intern *x)
 {
@@ -356,11 +400,8 @@ static void make_room(struct spool_intern *x)
 		}
 	free(old);
 	free(old_odd);
-}
-
-static struct spool_known_root *root_slot(const struct spool_intern *x, uint64_t h1)
-{
-	return &x->roots[sp_mix64(h1) & (N_ROOTS - 1)];
+	grow_addrs(x);
+	grow_roots(x);
 }
 
 /* How many frames from the root are known as a node already: the deepest remembered part, whose

@@ -47,7 +47,7 @@ struct spool_hash {
 
 struct spool_known_addr {
 	uint64_t addr, space; /* space 0: the kernel's, see kernel_space */
-	uint32_t frame_1;     /* frame + 1, 0 = free: memory that is not used is not touched */
+	uint32_t frame_1;     /* frame + 1, 0 = free */
 	uint32_t set;
 };
 
@@ -70,10 +70,11 @@ struct spool_intern {
 	struct spool_known_chain *chains; /* owned, n_chains of chain_mask + 1 used */
 	uint8_t *odd; /* owned, by chain: n_zeros * 2 + truncated */
 	uint32_t n_chains, chain_mask;
-	struct spool_known_root *roots; /* owned, direct-mapped */
+	struct spool_known_root *roots; /* owned, direct-mapped, root_mask + 1 */
 	struct spool_hash *root_hash;   /* owned: of the chain at hand, by frames from the root */
 	size_t cap_root_hash;
-	struct spool_known_addr *addrs; /* owned, direct-mapped */
+	struct spool_known_addr *addrs; /* owned, direct-mapped, addr_mask + 1 */
+	uint32_t root_mask, addr_mask;
 	uint64_t seed[2];
 	struct spool_chain chain;
 	uint32_t *path; /* owned: frames of the chain at hand, leaf first */

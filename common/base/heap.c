@@ -10,6 +10,9 @@
 
 #define HEAP_BYTES ((size_t)32 << 20) /* address space: what is not touched costs nothing */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
+/* What a short profile needs: a large page that is used in part costs more than small ones, and much
+ * more where a hypervisor has to find the memory first. */
+#define SMALL_BYTES ((uintptr_t)2 << 20)
 
 void sp_heap_prepare(void)
 {
@@ -22,7 +25,7 @@ void sp_heap_prepare(void)
 	free(first);
 	mallopt(M_TOP_PAD, 1 << 20);
 	uintptr_t to = (uintptr_t)sbrk(0) & ~(HUGE_BYTES - 1);
-	from = (from + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+	from = (from + SMALL_BYTES + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 	if (from < to && to - from <= 2 * HEAP_BYTES)
 		madvise((void *)from, to - from, MADV_HUGEPAGE); /* NOLINT: an address */
 }
