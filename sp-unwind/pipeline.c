@@ -428,6 +428,11 @@ static int finish(struct run *u, struct sp_err *err)
 	return rc;
 }
 
+static bool help_reading(void *r)
+{
+	return sp_reader_help(r);
+}
+
 static int start(struct run *u, struct sp_err *err)
 {
 	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE, err);
@@ -442,6 +447,8 @@ static int start(struct run *u, struct sp_err *err)
 	if (!u->modules || !u->joiner)
 		return sp_err_nomem(err);
 	rc = un_pool_new(&u->pool, u->o->n_workers, u->w, err);
+	if (rc == 0 && sp_reader_help(u->r))
+		un_pool_set_idle(u->pool, help_reading, u->r);
 	return rc < 0 ? rc : un_ends_begin(&u->ends, u->w, u->r, err);
 }
 

@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -31,6 +32,8 @@ struct un_pool {
 	struct slot *slots; /* owned; a ring by sequence number */
 	uint64_t n_slots;
 	bool alone; /* the submitting thread's own */
+	bool (*idle)(void *ctx); /* or NULL; all threads' but the submitting one's */
+	void *idle_ctx;
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t work, space;
@@ -104,14 +107,32 @@ static void work_one(struct un_pool *p, struct un_worker *w)
 	write_due(p);
 }
 
+/* To sleep and to be woken costs as much as a few of these. */
+#define IDLE_TRIES 40
+
+/* With the lock: something else than a batch; false when there is nothing to do. */
+static bool work_idle(struct un_pool *p)
+{
+	if (!p->idle)
+		return false;
+	bool did = false;
+	pthread_mutex_unlock(&p->lock);
+	for (int i = 0; i < IDLE_TRIES && !(did = p->idle(p->idle_ctx)); i++)
+		sched_yield();
+	pthread_mutex_lock(&p->lock);
+	return did;
+}
+
 static void *run(void *arg)
 {
 	struct thread *t = arg;
 	struct un_pool *p = t->pool;
+	uw_walker_warm(t->worker->walker);
 	pthread_mutex_lock(&p->lock);
 	for (;;) {
 		while (p->n_taken == p->n_submitted && !p->ending)
-			pthread_cond_wait(&p->work, &p->lock);
+			if (!work_idle(p) && p->n_taken == p->n_submitted && !p->ending)
+				pthread_cond_wait(&p->work, &p->lock);
 		if (p->n_taken == p->n_submitted)
 			break;
 		work_one(p, t->worker);
@@ -142,19 +163,21 @@ static void free_worker(struct thread *t)
 
 /* One thread more. Fewer than were asked for do as well. Signals are for the thread that reads: it
  * must wake from read(). */
-static void start_thread(struct un_pool *p)
+static bool start_thread(struct un_pool *p)
 {
 	struct thread *t = &p->threads[p->n_started + 1];
 	sigset_t all, before;
 	if (start_worker(p, p->n_started + 1, NULL) < 0)
-		return;
+		return false;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&t->id, NULL, run, t) == 0)
+	bool ok = pthread_create(&t->id, NULL, run, t) == 0;
+	if (ok)
 		p->n_started++;
 	else
 		free_worker(t);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
 }
 
 /* The batch that is filled next. */
@@ -221,6 +244,16 @@ void un_pool_free(struct un_pool *p)
 	free(p->threads);
 	free(p->slots);
 	free(p);
+}
+
+void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx)
+{
+	p->idle = idle;
+	p->idle_ctx = ctx;
+	if (p->n_workers > 1)
+		uw_walker_warm(p->threads[0].worker->walker);
+	while (p->n_started + 1 < p->n_workers && start_thread(p))
+		;
 }
 
 void un_pool_set_machine(struct un_pool *p, uint16_t machine)

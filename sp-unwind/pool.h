@@ -2,7 +2,7 @@
  * whoever finishes the next batch in line writes it. Memory is bounded by the number of batches:
  * when all are on their way, the submitting thread computes too instead of waiting. It is one of
  * the workers: N of them are N threads, and with one there are no others. Threads start when
- * batches wait for them.
+ * batches wait for them, or when there is other work.
  *
  * Of a live stream one thread easily keeps up, and to wake others for it costs more than they take
  * over, most of it to move the samples from one CPU's caches into another's: the submitting thread
@@ -20,6 +20,9 @@ int un_pool_new(struct un_pool **out, unsigned n_workers, struct sp_writer *w, s
 /* Ends the threads; batches not yet written are dropped. */
 void un_pool_free(struct un_pool *p);
 
+/* Work that threads without a batch do: a piece of it, from any thread; false when there is none at
+ * the moment. It makes the threads worth their start before the first batch. */
+void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx);
 /* The recording's machine; before the first batch that holds samples to walk. */
 void un_pool_set_machine(struct un_pool *p, uint16_t machine);
 /* The batch to fill; the same until it is submitted. */

@@ -6,6 +6,19 @@
 
 #define CACHE_LINE 64u
 
+static void touch(void *p, size_t n)
+{
+	volatile uint8_t *bytes = p;
+	for (size_t i = 0; i < n; i += 4096)
+		bytes[i] = 0;
+}
+
+void uw_walker_warm(struct uw_walker *w)
+{
+	touch(w->cache, sizeof *w->cache << UW_CACHE_BITS);
+	touch(w->memos, sizeof *w->memos * UW_MEMO_THREADS);
+}
+
 struct uw_walker *uw_walker_new(void)
 {
 	struct uw_walker *w = calloc(1, sizeof *w);

@@ -197,12 +197,16 @@ void un_batch_release(struct un_batch *b)
 	b->bytes = 0;
 }
 
-/* Samples lie in memory that nobody has touched: the registers of the second next are asked for, so
- * that the stack of the next one can be, while this one is walked. */
+/* Samples lie in memory that this thread has not touched: the head of the second next and its
+ * registers are asked for, so that the stack of the next one can be, while this one is walked. */
 static void look_ahead(const struct un_worker *w, const struct un_item *item, uint32_t left)
 {
-	if (left > 1 && item[2].action == UN_WALK)
-		__builtin_prefetch(item[2].rec.sample.regs + 56); /* perf's sp is among the first */
+	if (left > 1 && item[2].action == UN_WALK) {
+		const struct sp_record *rec = &item[2].rec;
+		__builtin_prefetch(rec->raw);
+		__builtin_prefetch(rec->raw + 64);
+		__builtin_prefetch(rec->sample.regs + 56); /* perf's sp is among the first */
+	}
 	if (left > 0 && item[1].action == UN_WALK) {
 		const struct uw_sample next = sample_of(w, &item[1]);
 		uw_walk_ahead(w->walker, &next);

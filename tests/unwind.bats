@@ -87,6 +87,44 @@ n_samples() { # INPUT
 	equal "$(uniq -c kinds | head -n 4 | xargs)" "1 64 - 200 65 99 1 65 1 1 1 -"
 }
 
+# bats test_tags=smoke
+@test "a large file, whose pages come and go while threads read it: the same bytes for every -j" {
+	# 64 rounds of 60 samples of 16 KiB, of 6 threads on 2 CPUs; a call chain in the kernel each.
+	python3 - >s <<-'END'
+		import struct, sys
+		w = sys.stdout.buffer.write
+		def rec(t, misc, body): return struct.pack('<IHH', t, misc, 8 + len(body)) + body
+		kinds = 1 | 2 | 4 | 1 << 5 | 1 << 12 | 1 << 13
+		attr = struct.pack('<IIQQQQQ', 1, 128, 0, 1000000, kinds, 0, 1 << 18) + b'\0' * 32 + struct.pack('<QI', 0xff0fff, 16384) + b'\0' * 36
+		w(b'PERFILE2' + struct.pack('<Q', 16) + rec(64, 0, attr.ljust(128, b'\0') + struct.pack('<Q', 1)))
+		now = 1000
+		for turn in range(64):
+		  for cpu in range(2):
+		    for i in range(30):
+		      time = 1000 + (turn * 30 + i) * 1000 + cpu * 500
+		      ip = 0x401000 + i
+		      regs = struct.pack('<20Q', *[ip if k == 8 else 0x7ffc00000000 + i * 16 for k in range(20)])
+		      stack = struct.pack('<QQ', turn, i) * 1024
+		      w(rec(9, 2, struct.pack('<QIIQ', ip, 7, 7 + i % 3 + cpu * 3, time) + struct.pack('<3Q', 2, 2**64 - 128, 0xffffffff81000000 + turn)
+		            + struct.pack('<Q', 2) + regs + struct.pack('<Q', 16384) + stack + struct.pack('<Q', 16384 - i * 8)))
+		  w(rec(68, 0, b''))
+	END
+	[ "$(stat -c %s s)" -gt 60000000 ]
+	sp-unwind -q -j1 s >one
+	equal "$(perf script -i one -F tid,ip | grep -c 'ffffffff810000')" 3840
+	perf record -q -N -e cpu-clock -k mono -F 4999 --call-graph dwarf,16384 -o x.data -- "$SP_PROG/threads" 300 >/dev/null 2>>perf.log
+	sp-unwind -q -j1 x.data >x.one
+	for n in 2 3 8; do
+		sp-unwind -q -j$n s >many
+		cmp one many
+		sp-unwind -q -j$n x.data >x.many
+		cmp x.one x.many
+	done
+	# Through a pipe nothing is mapped.
+	cat s | sp-unwind -q -j2 >piped
+	cmp one piped
+}
+
 @test "a child that forks without exec has its parent's files" {
 	record x.data "$SP_PROG/uw_life" fork
 	sp-unwind x.data | stacks >out

@@ -342,6 +342,7 @@ static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct f
 			r->rounds_seen = r->flushing = true;
 			r->flush_limit = r->next_limit;
 			r->round = *f;
+			sp_source_round(&r->in->src);
 			return 0;
 		}
 		int rc = sp_events_record(&r->ev, f->raw, f->size, err);
@@ -508,4 +509,9 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_
 uint64_t sp_reader_n_waits(const struct sp_reader *r)
 {
 	return r->in->src.n_waits;
+}
+
+bool sp_reader_help(struct sp_reader *r)
+{
+	return !r->parts && sp_source_help(&r->main.src);
 }

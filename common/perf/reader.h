@@ -2,7 +2,8 @@
  *
  * One reader serves a pipe (perf's pipe format, ours included) and a file (mapped; both layouts of
  * perf.data). Compressed records are expanded, other-endian ones swapped, AUX data skipped by its
- * true length. Not thread-safe; records may be handed to other threads while their chunk is held.
+ * true length. Not thread-safe but for sp_reader_help; records may be handed to other threads while
+ * their chunk is held.
  */
 #ifndef SP_PERF_READER_H
 #define SP_PERF_READER_H
@@ -82,6 +83,9 @@ bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_
 /* How often the next record was waited for: of a live stream, when all that had come was read. A file
  * is never waited for. */
 uint64_t sp_reader_n_waits(const struct sp_reader *r);
+/* Any thread, until the reader is closed: bring some of what a mapped file's reading needs next into
+ * memory, which is most of a warm file's cost. False: there is nothing to do at the moment. */
+bool sp_reader_help(struct sp_reader *r);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
  * skipped_records (unknown kinds, which are given all the same, AUX data, which is not, and tracing
  * data, whose record is given while its content is the feature of that name), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream

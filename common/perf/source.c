@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -219,22 +218,21 @@ int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
 	return 1;
 }
 
-/* Pages stay while this much of the file is read beyond them: usually more than a round's records
- * and what workers have in hand. */
-#define KEEP_BEHIND ((uint64_t)16 << 20)
-#define DROP_STEP ((uint64_t)4 << 20)
-
-void sp_source_drop_behind(struct sp_source *s)
+void sp_source_moved(struct sp_source *s)
 {
-	if (s->pos >= KEEP_BEHIND + DROP_STEP && s->name) {
-		uint64_t end = (s->pos - KEEP_BEHIND) & ~(DROP_STEP - 1);
-		uintptr_t start = (uintptr_t)s->map.data; /* page-aligned: a map */
-		uint64_t from = s->dropped;
-		if (end > from)
-			madvise((void *)(start + from), (size_t)(end - from), MADV_DONTNEED);
-		s->dropped = end;
-	}
-	s->drop_at = s->pos + DROP_STEP;
+	s->moved_at = s->name ? sp_window_move(&s->window, &s->map, s->pos) : UINT64_MAX;
+}
+
+void sp_source_round(struct sp_source *s)
+{
+	atomic_store_explicit(&s->window.needed, s->rounds[0], memory_order_relaxed);
+	s->rounds[0] = s->rounds[1];
+	s->rounds[1] = s->pos;
+}
+
+bool sp_source_help(struct sp_source *s)
+{
+	return s->mapped && s->name && sp_window_help(&s->window, &s->map);
 }
 
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "perf/chunk.h"
 #include "perf/share.h"
+#include "perf/window.h"
 
 struct sp_source {
 	bool mapped, ended;
@@ -24,8 +25,10 @@ struct sp_source {
 	} behind;
 	bool in_share;
 	uint64_t n_waits; /* how often there was nothing to read */
-	uint64_t drop_at, dropped; /* when a map's pages behind are given back, and up to where */
 	struct sp_map_file map;
+	struct sp_window window; /* of map */
+	uint64_t moved_at;       /* where it is to follow */
+	uint64_t rounds[2];      /* where the last rounds began */
 	struct sp_chunk map_chunk;
 };
 
@@ -59,9 +62,13 @@ static inline void sp_source_take(struct sp_source *s, size_t n)
 /* Pass over n bytes: 1, or 0 when the input ends before. */
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err);
 
-/* A mapped file: let go of the pages that lie well behind. They are only unmapped: whoever still
- * points there finds the same bytes, at the price of a fault. Keeps the resident size bounded. */
-void sp_source_drop_behind(struct sp_source *s);
+/* A mapped file, at moved_at: its window follows. */
+void sp_source_moved(struct sp_source *s);
+/* A round ends here: what came before the last two is needed no more. */
+void sp_source_round(struct sp_source *s);
+/* Any thread: bring in some of what a mapped file's reading will need next. False: there is enough,
+ * or it is no such file. */
+bool sp_source_help(struct sp_source *s);
 
 /* Append everything up to input offset `upto` to b; fewer when the input ends. SP_ERR_LIMIT. */
 int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,
