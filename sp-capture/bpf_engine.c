@@ -107,7 +107,15 @@ static int explain(int rc, char cure[200], struct sp_err *err)
 {
 	int os = rc < 0 ? -rc : errno;
 	bool perm = os == EPERM || os == EACCES;
-	if (perm)
+	if (perm && cap_seccomp_mode() == 2)
+		snprintf(cure, 200,
+			 "a seccomp filter is in force here (/proc/self/status: Seccomp: 2): allow bpf "
+			 "in the container's profile, with CAP_BPF and CAP_PERFMON");
+	else if (perm && cap_is_locked_down())
+		snprintf(cure, 200,
+			 "the kernel is locked down (/sys/kernel/security/lockdown: confidentiality): "
+			 "boot it with lockdown=integrity");
+	else if (perm)
 		snprintf(cure, 200, "run it as root, or give it CAP_BPF and CAP_PERFMON");
 	return sp_err_set(err, perm ? SP_ERR_PERM : SP_ERR_UNSUPPORTED, os,
 			  "cannot use the BPF engine: loading its programs: %s", strerror(os));

@@ -250,27 +250,13 @@ static bool clamp_rate(struct cap_sampler *s, int os)
 	return true;
 }
 
-static int seccomp_mode(void)
-{
-	struct sp_buf b = {0};
-	int mode = 0;
-	if (sp_file_read("/proc/self/status", 65536, &b, NULL) >= 0) {
-		sp_buf_u8(&b, 0);
-		const char *at = b.failed ? NULL : strstr((const char *)b.data, "\nSeccomp:");
-		if (at)
-			mode = at[9] == '\t' ? at[10] - '0' : 0;
-	}
-	sp_buf_deinit(&b);
-	return mode;
-}
-
 static void cure_permission(struct cap_sampler *s, int32_t tid)
 {
 	char path[40];
 	struct stat st;
 	snprintf(path, sizeof path, "/proc/%d", tid);
 	bool foreign = geteuid() != 0 && stat(path, &st) == 0 && st.st_uid != geteuid();
-	if (tid == CAP_ANY_TASK && seccomp_mode() != 2)
+	if (tid == CAP_ANY_TASK && cap_seccomp_mode() != 2)
 		snprintf(s->cure, sizeof s->cure,
 			 "run it as root (CAP_PERFMON is enough), or: sudo sysctl "
 			 "kernel.perf_event_paranoid=0; your own processes go without: -p PID");
@@ -281,7 +267,7 @@ static void cure_permission(struct cap_sampler *s, int32_t tid)
 		snprintf(s->cure, sizeof s->cure,
 			 "%d belongs to user %u: run sp-capture as that user or as root", tid,
 			 (unsigned)st.st_uid);
-	else if (seccomp_mode() == 2)
+	else if (cap_seccomp_mode() == 2)
 		snprintf(s->cure, sizeof s->cure,
 			 "a seccomp filter is in force here (/proc/self/status: Seccomp: 2): allow "
 			 "perf_event_open in the container's profile, with CAP_PERFMON");

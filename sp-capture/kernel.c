@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "kernel.h"
 
 #include <stdlib.h>
@@ -148,6 +149,29 @@ static uint64_t clock_ns(clockid_t clock)
 	struct timespec ts;
 	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int cap_seccomp_mode(void)
+{
+	struct sp_buf b = {0};
+	int mode = 0;
+	if (sp_file_read("/proc/self/status", 65536, &b, NULL) >= 0) {
+		sp_buf_u8(&b, 0);
+		const char *at = b.failed ? NULL : strstr((const char *)b.data, "\nSeccomp:");
+		if (at)
+			mode = at[9] == '\t' ? at[10] - '0' : 0;
+	}
+	sp_buf_deinit(&b);
+	return mode;
+}
+
+bool cap_is_locked_down(void)
+{
+	struct sp_buf b = {0};
+	bool is = sp_file_read("/sys/kernel/security/lockdown", 4096, &b, NULL) >= 0 &&
+		  memmem(b.data, b.len, "[confidentiality]", 17);
+	sp_buf_deinit(&b);
+	return is;
 }
 
 uint64_t cap_now_ns(void)

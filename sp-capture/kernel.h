@@ -32,6 +32,10 @@ bool cap_cpu_list_parse(uint32_t **cpus, size_t *n, size_t *cap, const char *tex
 /* A small file's whole number, or CAP_UNKNOWN. */
 int64_t cap_number_read(const char *path);
 
+/* What else refuses: a filter of our system calls (2), a kernel that hides its memory from root. */
+int cap_seccomp_mode(void);
+bool cap_is_locked_down(void);
+
 uint64_t cap_now_ns(void);  /* CLOCK_MONOTONIC: the events' clock */
 uint64_t cap_wall_ns(void); /* CLOCK_REALTIME */
 

@@ -233,3 +233,28 @@ all_deep() { # SPOOL DEPTH
 	setpriv --bounding-set=-sys_admin,-bpf --inh-caps=-all -- sp-capture -- "$SP_PROG/chain-pie" 50 >s 2>log
 	stream order s
 }
+
+@test "bpf(2) refused by a filter, or not built into the kernel: said once; waits come by context switches" {
+	need_bpf
+	local os
+	for os in EPERM ENOSYS; do
+		status=0
+		"$SP_PROG/no_call" bpf $os sp-capture --engine=bpf -- true >out 2>log || status=$?
+		equal "$status" 1 "$os"
+		[ ! -s out ] || fail "output after a refusal"
+		grep -q "^sp-capture: cannot use the BPF engine: loading its programs: " log || fail "$os" "$(cat log)"
+		"$SP_PROG/no_call" bpf $os sp-capture --off-cpu -- "$SP_PROG/off_cpu" naps 30 >s 2>log
+		stream order s
+		stream ext s >ext
+		holds "$(head -n 1 ext)" "engine=perf"
+		equal "$(grep -c "cannot use the BPF engine" log)" 1 "lines that say so"
+		n=$(awk '$1 == "wait" && $4 >= 9.8e6' ext | wc -l)
+		[ "$n" -ge 28 ] || fail "$n naps" "$(cat log)"
+		[ $os = ENOSYS ] || holds "$(cat log)" "cure: a seccomp filter is in force here"
+		# Sampling alone is not harmed.
+		"$SP_PROG/no_call" bpf $os sp-capture -- "$SP_PROG/chain-pie" 100 >s 2>log
+		stream order s
+		[ "$(stream stacks s | wc -l)" -ge 20 ]
+		[ "$(grep -c "BPF" log)" -le 1 ] || fail "$(cat log)"
+	done
+}

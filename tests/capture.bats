@@ -1159,12 +1159,12 @@ sp-capture: see 'sp-capture --help'"
 @test "ptrace refused: SIGSTOP with a watchdog; the target runs on, also when we are killed" {
 	start cap_many 50
 	await grep -q ready start.out
-	"$SP_PROG/no_ptrace" sp-capture --stop -p "$pid" -d 0.1 >s 2>log || fail "$(cat log)"
+	"$SP_PROG/no_call" ptrace EPERM sp-capture --stop -p "$pid" -d 0.1 >s 2>log || fail "$(cat log)"
 	stream ext s | grep -q '^end status=0'
 	equal "$(states_of "$pid")" S
 	local i c
 	for i in 1 3 6 10 15; do
-		"$SP_PROG/no_ptrace" sp-capture --stop -q -p "$pid" >s 2>log 3>&- &
+		"$SP_PROG/no_call" ptrace EPERM sp-capture --stop -q -p "$pid" >s 2>log 3>&- &
 		c=$!
 		# Not synchronisation: each round dies at another moment of the attach.
 		read -rt "0.0$(printf %02d $i)" <> <(:) || :
@@ -1174,7 +1174,7 @@ sp-capture: see 'sp-capture --help'"
 	done
 	kill -STOP "$pid"
 	await in_state "$pid" T
-	"$SP_PROG/no_ptrace" sp-capture --stop -p "$pid" -d 0.1 >s 2>log
+	"$SP_PROG/no_call" ptrace EPERM sp-capture --stop -p "$pid" -d 0.1 >s 2>log
 	equal "$(states_of "$pid")" T "a target that was stopped before"
 	kill -CONT "$pid"
 }

@@ -9,6 +9,7 @@ stream.py stacks FILE    pid, tid, stack bytes kept, size of the record, time of
 stream.py cpus FILE      pid, CPU, number of samples
 stream.py doubled FILE US  the threads of which two samples in five, of five at least, follow the one before on
                          the same CPU in less than US: two events sample them
+stream.py forks FILE     pid, tid, parent's pid of every birth
 stream.py types FILE     how many records of each type
 """
 import collections
@@ -16,7 +17,7 @@ import struct
 import sys
 
 KINDS = {1: "start", 2: "exec", 3: "runtime", 4: "object", 5: "loss", 6: "counters", 7: "end", 8: "tail", 9: "wait"}
-SAMPLE, EXT = 9, 65
+FORK, SAMPLE, EXT = 7, 9, 65
 
 
 def records(data):
@@ -125,6 +126,11 @@ def main(what, path, *args):
                     close[key] += time - last[key] < int(args[0]) * 1000
                 last[key] = time
         print(*(key[0] for key in gaps if gaps[key] >= 5 and close[key] >= 0.4 * gaps[key]))
+    elif what == "forks":
+        for _, kind, _, r in records(data):
+            if kind == FORK:
+                pid, ppid, tid = struct.unpack_from("<iii", r, 8)
+                print(pid, tid, ppid)
     elif what == "types":
         for kind, n in sorted(collections.Counter(k for _, k, _, _ in records(data)).items()):
             print(kind, n)

@@ -144,15 +144,26 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 
 @test "-a: --exclude leaves a process out, not its children" {
 	need_all_cpus
+	start chain-pie child 60000
+	kill -9 "$pid"
+	# Not out of itself either: the child is a copy of the program that is left out.
+	bash -c './child 60000 & while :; do :; done' >parent.out 2>&1 3>&- &
+	local parent=$!
+	pids+=("$parent")
+	has_child() { pgrep -P "$parent" >child.pid; }
+	await has_child
+	pids+=("$(cat child.pid)")
 	start chain-pie out1 60000
 	local out1=$pid
 	start chain-pie out2 60000
 	local out2=$pid
 	start chain-pie kept 60000
 	local kept=$pid
-	begin -a --exclude "$out1" --exclude "$out2"
+	begin -a --exclude "$out1" --exclude "$out2,$parent"
 	await has_samples_of "$kept"
+	await has_samples_of "$(cat child.pid)"
 	end
+	equal "$(samples_of "$parent")" 0 "samples of the parent"
 	equal "$(samples_of "$out1")" 0 "samples of the first"
 	equal "$(samples_of "$out2")" 0 "samples of the second"
 }
@@ -169,7 +180,33 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 		stream ext s | awk '$1 == "exec" && /onceonly/ { print $2 }' | sort >execs
 		[ -s execs ] || fail "none was seen"
 		equal "$(uniq -d execs)" "" "told twice"
+		equal "$(stream forks s | cut -d' ' -f1,2 | sort | uniq -d)" "" "births told twice"
 	done
+}
+
+@test "-a beside 5,000 processes: each is told to wait; few descriptors, little memory" {
+	need_all_cpus
+	local engine engines=perf
+	"$SP_PROG/cap_herd" 5000 >herd.out 3>&- &
+	local herd=$!
+	pids+=("$herd")
+	await grep -q ready herd.out
+	[ "$(id -u)" != 0 ] || [ ! -r /sys/kernel/btf/vmlinux ] || engines+=" bpf"
+	pgrep -P "$herd" | sort >herd.pids
+	equal "$(wc -l <herd.pids)" 5000
+	for engine in $engines; do
+		rm -f log
+		begin -a -F 99 --engine=$engine --off-cpu=1ms
+		find "/proc/$capture/fd" | wc -l >fds
+		awk '$1 == "VmHWM:" { print $2 }' "/proc/$capture/status" >peak
+		end
+		[ "$(cat fds)" -lt $((64 + 8 * $(nproc))) ] || fail "$engine: $(cat fds) descriptors"
+		# Rings and their pages among it: some 10 MB with perf's, 50 with that of BPF.
+		[ "$(cat peak)" -lt 300000 ] || fail "$engine: $(cat peak) KB"
+		stream ext s | awk '$1 == "wait" { print $2 }' | sort -u | comm -12 - herd.pids >waited
+		equal "$(wc -l <waited)" 5000 "$engine: processes that wait"
+	done
+	kill -9 "$herd"
 }
 
 @test "-a: a file that would be missed travels once a process that maps it is sampled" {

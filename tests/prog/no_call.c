@@ -1,28 +1,33 @@
-/* no_ptrace COMMAND [ARG…]: runs a command for which ptrace(2) is refused with EPERM. */
+/* no_call ptrace|bpf EPERM|ENOSYS COMMAND [ARG…]: runs a command for which a system call is refused. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
 {
+	if (argc < 4)
+		return 125;
+	unsigned call = strcmp(argv[1], "bpf") ? SYS_ptrace : SYS_bpf;
+	unsigned refusal = strcmp(argv[2], "ENOSYS") ? EPERM : ENOSYS;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | refusal),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog filter = {.len = sizeof code / sizeof *code, .filter = code};
-	if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0) {
-		perror("no_ptrace");
+		perror("no_call");
 		return 125;
 	}
-	execvp(argv[1], argv + 1);
-	perror(argv[1]);
+	execvp(argv[3], argv + 3);
+	perror(argv[3]);
 	return 127;
 }
