@@ -21,6 +21,18 @@ bool uw_go_root(const struct uw_module *m, uint64_t ra)
 	}
 }
 
+/* Where the process's first thread began: argc and argv are moved to an aligned sp, below which the
+ * CFI goes on as if nothing had happened (rt0_go, asm_amd64.s). */
+static bool is_rt0(const struct uw_module *m, uint64_t begin)
+{
+	/* mov %rdi,%rax; mov %rsi,%rbx; sub $N,%rsp; and $-16,%rsp */
+	static const uint8_t moves[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf3, 0x48, 0x83, 0xec},
+			     aligns[] = {0x48, 0x83, 0xe4, 0xf0};
+	const uint8_t *p = uw_module_bytes(m, begin, sizeof moves + 1 + sizeof aligns);
+	return p && !memcmp(p, moves, sizeof moves) &&
+	       !memcmp(p + sizeof moves + 1, aligns, sizeof aligns);
+}
+
 /* Behind a check of the stack's size, which has three instructions at most. */
 #define PROLOGUE_MAX 48u
 
@@ -46,8 +58,7 @@ static size_t frame_record(const uint8_t *p, size_t n)
  * nanotime1, systemstack, time.now. */
 #define BY_HAND_MAX 1024u
 
-/* mov N(%reg),%rsp: to g0's stack. and $-16,%rsp, for C: where no record is, that is rt0_go, from
- * which the process's first words are found. */
+/* mov N(%reg),%rsp: to g0's stack. and $-16,%rsp, for C: where there is a record. */
 static bool writes_sp(const uint8_t *p, size_t n, bool has_record)
 {
 	for (size_t i = 0; i + 4 <= n; i++) {
@@ -67,7 +78,7 @@ bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const st
 	    row->cfa_reg != m->arch->sp || row->cfa.off < 8 || row->cfa.off % 8 ||
 	    row->cfa.off / 8 > UINT16_MAX || !sp_elf_section(m->elf, ".note.go.buildid"))
 		return false;
-	if (svma == fde->begin && uw_go_root(m, svma + 1)) {
+	if ((svma == fde->begin && uw_go_root(m, svma + 1)) || is_rt0(m, fde->begin)) {
 		*out = (struct uw_rule){.kind = UW_RULE_END};
 		return true;
 	}

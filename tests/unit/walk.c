@@ -293,6 +293,7 @@ enum {
 	GO_SWITCH = 0x1040, /* push %rbp; mov %rsp,%rbp; mov 0x38(%r14),%rsp; …; pop %rbp; ret */
 	GO_BARE = 0x1080,   /* mov 0x38(%rbx),%rsp */
 	GO_EXIT = 0x10c0,   /* nop; call; nop */
+	GO_START = 0x1100,  /* rt0_go */
 	GO_FRAME = 0x6000,  /* .debug_frame */
 	GO_SECTIONS = 0x7000,
 };
@@ -316,7 +317,10 @@ static void go_image(struct image *m, const char *note)
 	static const uint8_t switches[] = {0x55, 0x48, 0x89, 0xe5, 0x49, 0x8b, 0x66, 0x38};
 	static const uint8_t bare[] = {0x48, 0x8b, 0x63, 0x38},
 			     goexit[] = {0x90, 0xe8, 1, 2, 3, 0, 0x90};
+	static const uint8_t rt0[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf3, 0x48,
+				      0x83, 0xec, 0x28, 0x48, 0x83, 0xe4, 0xf0};
 	image_new(m, EM_X86_64);
+	memcpy(m->data + GO_START, rt0, sizeof rt0);
 	memcpy(m->data + GO_RECORD, record, sizeof record);
 	memcpy(m->data + GO_SWITCH, switches, sizeof switches);
 	memcpy(m->data + GO_BARE, bare, sizeof bare);
@@ -329,6 +333,7 @@ static void go_image(struct image *m, const char *note)
 	GO_FDE(m, GO_SWITCH, 0x41, 0x0e, 16, 0x6f, 0x0e, 8); /* 1 on: 16; 0x30 on: 8 */
 	GO_FDE(m, GO_BARE, 0);
 	GO_FDE(m, GO_EXIT, 0);
+	GO_FDE(m, GO_START, 0);
 	char names[64];
 	size_t frame_name = (size_t)snprintf(names, sizeof names, "%c%s", 0, note) + 1;
 	size_t table_name = frame_name + sizeof ".debug_frame";
@@ -387,6 +392,10 @@ static void test_go_rules(void)
 	at(GO_SWITCH + 0x30);
 	stack[0] = MAPPED(GO_EXIT + 1);
 	EXPECT("back on its own stack, rbp popped", UW_END, GO_SWITCH + 0x30, GO_EXIT);
+	at(GO_RECORD + 0x20);
+	stack[3] = RA(GO_START);
+	stack[4] = 1;
+	EXPECT("the first thread's root", UW_END, GO_RECORD + 0x20, SITE(GO_START));
 	at(GO_RECORD + 0x20);
 	stack[3] = RA(GO_BARE);
 	stack[4] = MAPPED(GO_EXIT + 1);
