@@ -23,16 +23,61 @@ static void note_births(struct cap_session *s, const struct cap_ring *r)
 	}
 }
 
-/* Command lines of execs that are new in a ring, while the processes live. */
-static void note_execs(struct cap_session *s, const struct cap_ring *r, size_t n_new)
+static bool is_exec(const struct cap_ring *r, const struct cap_entry *en)
 {
-	for (size_t i = r->n - n_new; i < r->n; i++) {
-		const struct cap_entry *en = &r->queue[i];
-		if (en->type == PERF_RECORD_COMM && en->size >= 24 &&
-		    (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC))
-			cap_cmdlines_read(&s->emit.cmdlines, (int32_t)cap_ring_u64(r, en->pos + 8),
-					  en->time_ns);
+	return en->type == PERF_RECORD_COMM && en->size >= 24 &&
+	       (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC);
+}
+
+/* Whether an exec of the process waits in the rings. */
+static bool is_execing(void *arg, int32_t pid)
+{
+	const struct cap_session *s = arg;
+	for (size_t i = 0; i < cap_session_perf_rings(s); i++) {
+		const struct cap_ring *r = &s->rings[i];
+		for (size_t k = r->at; k < r->n; k++)
+			if (is_exec(r, &r->queue[k]) &&
+			    (int32_t)cap_ring_u64(r, r->queue[k].pos + 8) == pid)
+				return true;
 	}
+	return false;
+}
+
+/* Command lines of execs that are new in a ring, while the processes live; how many there are. */
+static int note_execs(struct cap_session *s, struct cap_ring *r)
+{
+	int found = 0;
+	for (size_t i = r->n - r->n_new; i < r->n; i++) {
+		const struct cap_entry *en = &r->queue[i];
+		if (!is_exec(r, en))
+			continue;
+		cap_cmdlines_read(&s->emit.cmdlines, (int32_t)cap_ring_u64(r, en->pos + 8),
+				  en->time_ns);
+		found++;
+	}
+	r->n_new = 0;
+	return found;
+}
+
+int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
+{
+	int rc = cap_execs_scan(&s->execs, err), found = 0;
+	bool has_execs = rc > 0;
+	for (size_t i = 0; rc >= 0 && i < n_rings; i++) {
+		struct cap_ring *r = &s->rings[i];
+		rc = cap_ring_scan(r, err);
+		if (rc > 0) {
+			r->n_new += (size_t)rc;
+			s->n_found += rc;
+		}
+	}
+	if (rc < 0)
+		return rc;
+	if (has_execs)
+		cap_execs_take(&s->execs, &s->emit.cmdlines, is_execing, s);
+	for (size_t i = 0; i < n_rings; i++)
+		found += note_execs(s, &s->rings[i]);
+	return found;
 }
 
 static size_t index_of(const struct cap_session *s, uint32_t cpu)
@@ -72,20 +117,17 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
 	uint64_t fill = 0;
-	int found = cap_execs_read(&s->execs, &s->emit.cmdlines, err);
-	if (found < 0)
-		return found;
 	if (s->bpf)
 		look_at_programs(s, now);
+	int rc = cap_session_look(s, s->n_rings, err);
+	if (rc < 0)
+		return rc;
+	int found = s->n_found;
+	s->n_found = 0;
 	for (size_t i = 0; i < s->n_rings; i++) {
-		struct cap_ring *r = &s->rings[i];
-		int rc = cap_ring_scan(r, err);
-		if (rc < 0)
-			return rc;
-		found += rc;
+		const struct cap_ring *r = &s->rings[i];
 		uint64_t used = cap_ring_used(r) * CAP_FILL_FULL / r->size;
 		fill = used > fill ? used : fill;
-		note_execs(s, r, (size_t)rc);
 		if (s->attaching)
 			note_births(s, r);
 	}

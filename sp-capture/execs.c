@@ -130,16 +130,28 @@ static void take(struct cap_execs *x, const struct cap_ring *r, const struct cap
 		cap_cmdlines_look(c, pid, en->time_ns);
 }
 
-int cap_execs_read(struct cap_execs *x, struct cap_cmdlines *c, struct sp_err *err)
+int cap_execs_scan(struct cap_execs *x, struct sp_err *err)
+{
+	int found = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		int rc = cap_ring_scan(&x->rings[i], err);
+		if (rc < 0)
+			return rc;
+		found += rc;
+	}
+	return found;
+}
+
+void cap_execs_take(struct cap_execs *x, struct cap_cmdlines *c,
+		    bool (*wants)(void *arg, int32_t pid), void *arg)
 {
 	for (size_t i = 0; i < x->n; i++) {
 		struct cap_ring *r = &x->rings[i];
-		int rc = cap_ring_scan(r, err);
-		if (rc < 0)
-			return rc;
-		for (; r->at < r->n; r->at++)
-			take(x, r, &r->queue[r->at], c);
+		for (; r->at < r->n; r->at++) {
+			const struct cap_entry *en = &r->queue[r->at];
+			if (wants(arg, (int32_t)cap_ring_u64(r, en->pos + CAP_AT_PID)))
+				take(x, r, en, c);
+		}
 		cap_ring_release(r);
 	}
-	return 0;
 }

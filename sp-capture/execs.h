@@ -30,8 +30,12 @@ struct cap_execs {
 void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s);
 void cap_execs_close(struct cap_execs *x);
 
-/* Those that are new, to those whose markers are to come. Before the other rings are looked at. */
-int cap_execs_read(struct cap_execs *x, struct cap_cmdlines *c, struct sp_err *err);
+/* Queue those that are new; their number. Each has a record in the ring of its CPU already, if it is
+ * of a process that is recorded: the events see the execs of all processes. */
+int cap_execs_scan(struct cap_execs *x, struct sp_err *err);
+/* What was queued: that of wanted processes to those whose markers are to come. */
+void cap_execs_take(struct cap_execs *x, struct cap_cmdlines *c,
+		    bool (*wants)(void *arg, int32_t pid), void *arg);
 
 /* --- the pure part --- */
 

@@ -73,8 +73,9 @@ static int wait_until(struct watch *w, uint64_t end_ns)
 	return n;
 }
 
-/* Until the time is over or there is something to do. An exec has its arguments taken, which will not
- * be there for long, and the rings looked at soon: files that the process maps may go with it. */
+/* Until the time is over or there is something to do. An exec of a recorded process has its arguments
+ * taken, which will not be there for long, and the rings emptied soon: files that the process maps may
+ * go with it. */
 static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 {
 	uint64_t end_ns = cap_now_ns() + ns;
@@ -88,8 +89,7 @@ static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 			if (p->revents & ~POLLIN)
 				p->fd = -1; /* its CPU is away */
 		}
-		if (n_execs) {
-			cap_execs_read(&s->execs, &s->emit.cmdlines, NULL); /* the drain, too */
+		if (n_execs && cap_session_look(s, cap_session_perf_rings(s), NULL) > 0) {
 			uint64_t soon = cap_now_ns() + AFTER_EXEC_NS;
 			end_ns = soon < end_ns ? soon : end_ns;
 		}

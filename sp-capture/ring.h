@@ -41,6 +41,7 @@ struct cap_ring {
 	uint64_t tail, scanned;
 	struct cap_entry *queue; /* owned; by time, equal times in ring order */
 	size_t n, cap, at;       /* entries [at, n) wait */
+	size_t n_new;            /* of them, at the end: from the last scan, until it was looked for execs */
 	uint64_t last_ns;        /* time of the last record taken by the merge */
 	uint64_t lost;           /* sum of LOST records */
 };

@@ -81,6 +81,7 @@ struct cap_session {
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
+	int n_found;          /* records that were queued since the last drain */
 	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
 	bool stacks_of_switches; /* waits by perf events, with their stacks */
@@ -130,6 +131,15 @@ void cap_attach_deinit(struct cap_session *s);
 
 /* --- drain.c --- */
 
+/* The kernel's rings; behind them may be one of the BPF programs. */
+static inline size_t cap_session_perf_rings(const struct cap_session *s)
+{
+	return s->bpf ? s->n_cpus : s->n_rings;
+}
+
+/* Queue what is new in the first n_rings rings, and take the arguments of execs. How many execs there
+ * are among it: the events of execs see those of foreign processes too. */
+int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err);
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
 
