@@ -92,16 +92,23 @@ BPF_DIR    := sp-capture/bpf
 BPF_CLANG  ?= clang-14
 BPFTOOL    ?= $(firstword $(wildcard /usr/sbin/bpftool /usr/local/sbin/bpftool) bpftool)
 BPF_ARCHES := x86 arm64
-BPF_SKELS  := $(BPF_ARCHES:%=$(BUILD)/bpf/capture.skel.%.h)
-$(BPF_SKELS): $(BUILD)/bpf/capture.skel.%.h: $(filter-out %.skel.x86.h %.skel.arm64.h,$(wildcard $(BPF_DIR)/*))
-	@mkdir -p $(@D)
-	@echo '  BPF   $@'
-	$(Q)$(BPF_CLANG) -g -O2 -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$* \
+BPF_SKELS  := $(foreach a,$(BPF_ARCHES),$(BUILD)/bpf/capture.skel.$a.h $(BUILD)/bpf/light.skel.$a.h)
+BPF_SOURCE := $(filter-out %.skel.x86.h %.skel.arm64.h,$(wildcard $(BPF_DIR)/*))
+# Of one kind: its name, flags for the compiler, flags for bpftool.
+define bpf_skel
+$$(BUILD)/bpf/$(1).skel.%.h: $$(BPF_SOURCE)
+	@mkdir -p $$(@D)
+	@echo '  BPF   $$@'
+	$$(Q)$$(BPF_CLANG) -g -O2 -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$$* $(2) \
 		-ffile-compilation-dir=. \
-		-I/usr/include/$$($(CC) -dumpmachine) -c -o $(@D)/$*.o $(BPF_DIR)/capture.bpf.c
-	$(Q)$(BPFTOOL) gen object $(@D)/capture.$*.o $(@D)/$*.o
-	$(Q)(echo '/* Made by make bpf-regen. */'; $(BPFTOOL) gen skeleton $(@D)/capture.$*.o name capture_bpf) >$@.new
-	$(Q)mv $@.new $@
+		-I/usr/include/$$$$($$(CC) -dumpmachine) -c -o $$(@D)/$(1).$$*.raw.o $$(BPF_DIR)/capture.bpf.c
+	$$(Q)$$(BPFTOOL) gen object $$(@D)/$(1).$$*.o $$(@D)/$(1).$$*.raw.o
+	$$(Q)(echo '/* Made by make bpf-regen. */'; \
+		$$(BPFTOOL) gen skeleton $(3) $$(@D)/$(1).$$*.o name $(1)_bpf) >$$@.new
+	$$(Q)mv $$@.new $$@
+endef
+$(eval $(call bpf_skel,capture,,))
+$(eval $(call bpf_skel,light,-DSPB_LIGHT,-L))
 bpf-deps:
 	$(call install_packages,$(BUILD_PKGS) clang bpftool,the BPF programs)
 bpf-regen: bpf-deps
@@ -109,9 +116,9 @@ bpf-regen: bpf-deps
 	@cp $(BPF_SKELS) $(BPF_DIR)
 bpf-check: bpf-deps
 	@$(MAKE) -s --no-print-directory $(BPF_SKELS)
-	@for a in $(BPF_ARCHES); do \
-		cmp $(BUILD)/bpf/capture.skel.$$a.h $(BPF_DIR)/capture.skel.$$a.h || { \
-			echo "$(BPF_DIR)/capture.skel.$$a.h is not current: make bpf-regen"; exit 1; }; \
+	@for skel in $(notdir $(BPF_SKELS)); do \
+		cmp $(BUILD)/bpf/$$skel $(BPF_DIR)/$$skel || { \
+			echo "$(BPF_DIR)/$$skel is not current: make bpf-regen"; exit 1; }; \
 	done
 	@echo "bpf: the committed programs are current"
 

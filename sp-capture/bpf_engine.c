@@ -32,11 +32,14 @@
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wpointer-arith"
 #pragma GCC diagnostic ignored "-Wunused-function"
 #if defined(__aarch64__)
 #include "bpf/capture.skel.arm64.h"
+#include "bpf/light.skel.arm64.h"
 #else
 #include "bpf/capture.skel.x86.h"
+#include "bpf/light.skel.x86.h"
 #endif
 #pragma GCC diagnostic pop
 
@@ -49,11 +52,15 @@
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 struct cap_bpf {
-	struct capture_bpf *skel; /* owned */
-	int *links;               /* owned descriptors */
+	struct capture_bpf *skel; /* owned; NULL: light */
+	struct light_bpf *light;  /* owned; of samples alone, where the kernel can load it */
+	int ring, on_cpu;         /* descriptors of one of them, and what it shares with us: */
+	uint32_t *woken;
+	const uint64_t *lost;
+	int *links; /* owned descriptors */
 	size_t n_links, cap_links;
 	void *reader;  /* owned: the mapped page of the reader's position */
-	void *writers; /* owned: the writers' page and the data, twice */
+	void *writers; /* owned: the writers' page and room for the data, twice */
 	size_t ring_bytes, page_bytes;
 	int epoll_fd; /* owned */
 	uint32_t lacks;
@@ -87,12 +94,17 @@ static uint32_t do_without(void)
 		     {"find_vma", SPB_FIND_VMA},   {"task_regs", SPB_TASK_REGS},
 		     {"task_work", SPB_TASK_WORK}, {"cookie", SPB_COOKIE},
 		     {"exit", SPB_EXIT},
-		     {"switches", SPB_SWITCHES}};
+		     {"switches", SPB_SWITCHES},
+		     {"light", SPB_LOADER}};
 	const char *list = getenv("STACKPULSE_BPF_WITHOUT");
 	uint32_t bits = 0;
-	for (size_t i = 0; list && i < sizeof names / sizeof *names; i++)
-		if (strstr(list, names[i].name))
-			bits |= names[i].bit;
+	while (list && *list) {
+		size_t n = strcspn(list, ",");
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (strlen(names[i].name) == n && memcmp(list, names[i].name, n) == 0)
+				bits |= names[i].bit;
+		list += n + (list[n] == ',');
+	}
 	return bits;
 }
 
@@ -146,12 +158,14 @@ static int check_here(char cure[200], struct sp_err *err)
 
 static int map_ring(struct cap_bpf *b, struct sp_err *err)
 {
-	int fd = bpf_map__fd(b->skel->maps.spb_ring);
-	b->ring_bytes = bpf_map__max_entries(b->skel->maps.spb_ring);
+	int fd = b->ring;
+	size_t all = b->page_bytes + 2 * b->ring_bytes;
 	b->reader = mmap(NULL, b->page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	b->writers = mmap(NULL, b->page_bytes + 2 * b->ring_bytes, PROT_READ, MAP_SHARED, fd,
-			  (off_t)b->page_bytes);
-	if (b->reader == MAP_FAILED || b->writers == MAP_FAILED)
+	b->writers = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	/* The data behind them later, as it is read. */
+	if (b->reader == MAP_FAILED || b->writers == MAP_FAILED ||
+	    mmap(b->writers, b->page_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+		 (off_t)b->page_bytes) == MAP_FAILED)
 		return sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
 	/* Edge-triggered: plain poll() would report every record, not only the wake-ups. */
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
@@ -195,11 +209,6 @@ static int find_lacks(struct cap_bpf *b, bool off_cpu, struct sp_err *err)
 	return 0;
 }
 
-static struct bpf_program *on_cpu(const struct cap_bpf *b)
-{
-	return b->plain ? b->skel->progs.on_cpu_plain : b->skel->progs.on_cpu;
-}
-
 static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 {
 	struct capture_bpf *k = b->skel;
@@ -229,30 +238,93 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 		bpf_map__set_max_entries(k->maps.spb_resumes, MAX_RESUMES);
 }
 
-static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[200],
-		struct sp_err *err)
+static uint32_t max_stack(const struct cap_bpf_want *want)
+{
+	return want->max_stack && want->max_stack < SPB_MAX_STACK ? want->max_stack : SPB_MAX_STACK;
+}
+
+static uint32_t n_scratch(const struct cap_bpf *b, const struct cap_bpf_want *want)
+{
+	return b->lacks & SPB_DYNPTR ? (uint32_t)want->n_cpus_avail * 2 : 1;
+}
+
+/* Asked of a kernel that can load by itself. Linux 6.16 has it, and lets its BTF be mapped. */
+static bool has_user_dynptr(void)
+{
+	struct cap_btf btf;
+	struct sp_err err;
+	bool has = cap_btf_map(&btf, BTF_FILE, &err) == 0 &&
+		   cap_btf_find(&btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
+	cap_btf_deinit(&btf);
+	return has;
+}
+
+/* The program of samples, by the kernel's own means: it has the BTF that libbpf would read first. */
+static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
+{
+	b->light = light_bpf__open();
+	if (!b->light)
+		return -ENOMEM;
+	b->light->rodata->spb_without = b->lacks | (has_user_dynptr() ? 0 : SPB_USER_DYN);
+	b->light->rodata->spb_kernel = want->kernel_frames;
+	b->light->rodata->spb_counted = want->counted;
+	b->light->rodata->spb_wake_bytes = want->ring_bytes / 3;
+	b->light->rodata->spb_max_stack = max_stack(want);
+	b->light->maps.spb_ring.max_entries = (uint32_t)want->ring_bytes;
+	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);
+	int rc = light_bpf__load(b->light);
+	if (rc < 0) {
+		light_bpf__destroy(b->light);
+		b->light = NULL;
+		return rc;
+	}
+	b->ring = b->light->maps.spb_ring.map_fd;
+	b->on_cpu = b->light->progs.on_cpu.prog_fd;
+	b->woken = &b->light->bss->spb_woken;
+	b->lost = (const uint64_t *)b->light->bss->spb_lost;
+	return 0;
+}
+
+static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 {
 	b->skel = capture_bpf__open();
 	if (!b->skel)
-		return explain(-errno, cure, err);
+		return -errno;
+	struct bpf_program *on_cpu =
+		b->plain ? b->skel->progs.on_cpu_plain : b->skel->progs.on_cpu;
 	b->skel->rodata->spb_without = b->lacks;
 	b->skel->rodata->spb_kernel = want->kernel_frames;
+	b->skel->rodata->spb_counted = want->counted;
 	b->skel->rodata->spb_wake_bytes = want->ring_bytes / 3;
-	if (want->max_stack && want->max_stack < SPB_MAX_STACK)
-		b->skel->rodata->spb_max_stack = want->max_stack;
+	b->skel->rodata->spb_max_stack = max_stack(want);
 	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
-	if (b->lacks & SPB_DYNPTR)
-		bpf_map__set_max_entries(b->skel->maps.spb_scratch,
-					 (uint32_t)want->n_cpus_avail * 2);
-	b->after = want->off_cpu && !(b->lacks & (SPB_TASK_WORK | SPB_EXIT)) &&
-		   want->min_ns >= AFTER_MIN_NS;
-	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
-	bpf_program__set_autoload(on_cpu(b), true);
+	bpf_map__set_max_entries(b->skel->maps.spb_scratch, n_scratch(b, want));
+	bpf_program__set_autoload(on_cpu, true);
 	if (want->off_cpu)
 		set_off_cpu(b, want);
 	int rc = capture_bpf__load(b->skel);
 	if (rc >= 0 && want->off_cpu)
 		rc = capture_bpf__attach(b->skel);
+	if (rc < 0)
+		return rc;
+	b->ring = bpf_map__fd(b->skel->maps.spb_ring);
+	b->on_cpu = bpf_program__fd(on_cpu);
+	b->woken = &b->skel->bss->spb_woken;
+	b->lost = (const uint64_t *)b->skel->bss->spb_lost;
+	return 0;
+}
+
+static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[200],
+		struct sp_err *err)
+{
+	b->after = want->off_cpu && !(b->lacks & (SPB_TASK_WORK | SPB_EXIT)) &&
+		   want->min_ns >= AFTER_MIN_NS;
+	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
+	b->ring_bytes = want->ring_bytes;
+	int rc = want->off_cpu || b->plain || b->lacks & SPB_LOADER ? -ENOSYS : load_light(b, want);
+	/* What is not allowed the one way is not the other: no use to read the BTF. */
+	if (rc < 0 && rc != -EPERM && rc != -EACCES)
+		rc = load_full(b, want);
 	return rc < 0 ? explain(rc, cure, err) : map_ring(b, err);
 }
 
@@ -319,6 +391,8 @@ void cap_bpf_close(struct cap_bpf *b)
 		munmap(b->writers, b->page_bytes + 2 * b->ring_bytes);
 	if (b->epoll_fd >= 0)
 		close(b->epoll_fd);
+	if (b->light)
+		light_bpf__destroy(b->light);
 	if (b->skel)
 		capture_bpf__destroy(b->skel);
 	free(b);
@@ -326,11 +400,10 @@ void cap_bpf_close(struct cap_bpf *b)
 
 int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err *err)
 {
-	int prog = bpf_program__fd(on_cpu(b));
 	if (cookie && !(b->lacks & SPB_COOKIE)) {
 		struct bpf_link_create_opts opts = {.sz = sizeof opts,
 						    .perf_event.bpf_cookie = cookie};
-		int fd = bpf_link_create(prog, event_fd, BPF_PERF_EVENT, &opts);
+		int fd = bpf_link_create(b->on_cpu, event_fd, BPF_PERF_EVENT, &opts);
 		int *slot = fd < 0 ? NULL : SP_PUSH(&b->links, &b->n_links, &b->cap_links);
 		if (slot) {
 			*slot = fd;
@@ -339,7 +412,7 @@ int cap_bpf_hang(struct cap_bpf *b, int event_fd, uint64_t cookie, struct sp_err
 		if (fd >= 0)
 			close(fd);
 	}
-	if (ioctl(event_fd, PERF_EVENT_IOC_SET_BPF, prog) < 0)
+	if (ioctl(event_fd, PERF_EVENT_IOC_SET_BPF, b->on_cpu) < 0)
 		return sp_err_errno(err, "cannot sample by a BPF program: PERF_EVENT_IOC_SET_BPF");
 	return 0;
 }
@@ -365,8 +438,7 @@ const char *cap_bpf_lacks(const struct cap_bpf *b)
 
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
 {
-	const uint64_t *lost = (const uint64_t *)b->skel->bss->spb_lost;
-	return cpu < SPB_MAX_CPUS ? __atomic_load_n(&lost[cpu], __ATOMIC_RELAXED) : 0;
+	return cpu < SPB_MAX_CPUS ? __atomic_load_n(&b->lost[cpu], __ATOMIC_RELAXED) : 0;
 }
 
 int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err)
@@ -470,10 +542,10 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)
 void cap_bpf_looking(struct cap_bpf *b)
 {
 	struct epoll_event ev;
-	if (!__atomic_load_n(&b->skel->bss->spb_woken, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(b->woken, __ATOMIC_RELAXED))
 		return;
 	epoll_wait(b->epoll_fd, &ev, 1, 0);
-	__atomic_store_n(&b->skel->bss->spb_woken, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(b->woken, 0, __ATOMIC_RELAXED);
 }
 
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
@@ -483,7 +555,8 @@ void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 			       .base = b->reader,
 			       .data = (const uint8_t *)b->writers + b->page_bytes,
 			       .size = b->ring_bytes,
-			       .page_bytes = b->page_bytes};
+			       .page_bytes = b->page_bytes,
+			       .map_fd = b->ring};
 }
 
 #else

@@ -19,6 +19,7 @@ struct cap_bpf; /* opaque */
 struct cap_bpf_want {
 	uint32_t max_stack; /* bytes of a stack at most; 0 = all the programs can copy */
 	bool kernel_frames;
+	bool counted; /* PERF_EVENT_IOC_REFRESH is to count the samples */
 	size_t ring_bytes; /* a power of two of pages, at most CAP_BPF_RING_MAX */
 	size_t n_cpus_avail;
 	/* Time off the CPU; the rest is for it. */

@@ -3,11 +3,13 @@
  * bytes: its length with two flags, and a page offset for the kernel. */
 #include <linux/bpf.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "bpf/record.h"
 #include "bpf_engine.h"
 
 #define HEADER BPF_RINGBUF_HDR_SZ
+#define MAP_STEP ((size_t)1 << 20)
 
 static _Atomic uint64_t *reader_at(const struct cap_ring *r)
 {
@@ -19,15 +21,44 @@ static _Atomic uint64_t *writers_at(const struct cap_ring *r)
 	return (_Atomic uint64_t *)(uintptr_t)(r->data - r->page_bytes);
 }
 
+/* Mapped as far as records came: a short recording does not pay for the pages of a large ring. */
+static int map_to(struct cap_ring *r, size_t end, struct sp_err *err)
+{
+	size_t to = (end + MAP_STEP - 1) & ~(MAP_STEP - 1);
+	if (to > 2 * r->size)
+		to = 2 * r->size;
+	void *at = (void *)(uintptr_t)(r->data + r->mapped);
+	off_t from = (off_t)(2 * r->page_bytes + r->mapped);
+	if (mmap(at, to - r->mapped, PROT_READ, MAP_SHARED | MAP_FIXED, r->map_fd, from) ==
+	    MAP_FAILED)
+		return sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
+	r->mapped = to;
+	return 0;
+}
+
+/* The header at a position, once all of its record can be read. */
+static int read_header(struct cap_ring *r, uint64_t pos, uint32_t *word, struct sp_err *err)
+{
+	size_t at = pos & (r->size - 1);
+	int rc = at + HEADER > r->mapped ? map_to(r, at + HEADER, err) : 0;
+	if (rc < 0)
+		return rc;
+	*word = atomic_load_explicit((const _Atomic uint32_t *)(uintptr_t)(r->data + at),
+				     memory_order_acquire);
+	size_t end = at + HEADER + (*word & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT));
+	return end > r->mapped && end <= 2 * r->size ? map_to(r, end, err) : 0;
+}
+
 static int scan(struct cap_ring *r, struct sp_err *err)
 {
 	uint64_t head = atomic_load_explicit(writers_at(r), memory_order_acquire);
 	int found = 0;
 	cap_ring_compact(r);
 	while (r->scanned < head) {
-		const uint8_t *p = r->data + (r->scanned & (r->size - 1));
-		uint32_t word = atomic_load_explicit((const _Atomic uint32_t *)(uintptr_t)p,
-						     memory_order_acquire);
+		uint32_t word;
+		int rc = read_header(r, r->scanned, &word, err);
+		if (rc < 0)
+			return rc;
 		uint32_t len = word & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
 		uint64_t whole = ((uint64_t)len + HEADER + 7) & ~UINT64_C(7);
 		if (word & BPF_RINGBUF_BUSY_BIT)

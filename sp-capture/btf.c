@@ -1,7 +1,12 @@
 #define _GNU_SOURCE
 #include "btf.h"
 
+#include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/le.h"
@@ -10,14 +15,9 @@
 #define TYPE_BYTES 12u
 #define FILE_MAX (64u << 20)
 
-int cap_btf_read(struct cap_btf *b, const char *path, struct sp_err *err)
+static int find_parts(struct cap_btf *b, const char *path, const uint8_t *p, size_t n,
+		      struct sp_err *err)
 {
-	*b = (struct cap_btf){0};
-	int rc = sp_file_read(path, FILE_MAX, &b->file, err);
-	if (rc < 0)
-		return rc;
-	const uint8_t *p = b->file.data;
-	size_t n = b->file.len;
 	uint64_t head = n >= HEAD_BYTES ? sp_get32(p + 4) : n + 1;
 	uint64_t types = n >= HEAD_BYTES ? head + sp_get32(p + 8) : 0;
 	uint64_t strings = n >= HEAD_BYTES ? head + sp_get32(p + 16) : 0;
@@ -33,8 +33,37 @@ int cap_btf_read(struct cap_btf *b, const char *path, struct sp_err *err)
 	return 0;
 }
 
+int cap_btf_map(struct cap_btf *b, const char *path, struct sp_err *err)
+{
+	struct stat st;
+	*b = (struct cap_btf){0};
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0 && st.st_size <= FILE_MAX) {
+		b->map_bytes = (size_t)st.st_size;
+		b->map = mmap(NULL, b->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	}
+	bool mapped = b->map && b->map != MAP_FAILED;
+	if (!mapped) {
+		sp_err_errno(err, "cannot map %s", path);
+		b->map = NULL;
+	}
+	if (fd >= 0)
+		close(fd);
+	return mapped ? find_parts(b, path, b->map, b->map_bytes, err) : SP_ERR_IO;
+}
+
+int cap_btf_read(struct cap_btf *b, const char *path, struct sp_err *err)
+{
+	if (cap_btf_map(b, path, err) == 0)
+		return 0;
+	int rc = sp_file_read(path, FILE_MAX, &b->file, err);
+	return rc < 0 ? rc : find_parts(b, path, b->file.data, b->file.len, err);
+}
+
 void cap_btf_deinit(struct cap_btf *b)
 {
+	if (b->map)
+		munmap(b->map, b->map_bytes);
 	sp_buf_deinit(&b->file);
 	*b = (struct cap_btf){0};
 }

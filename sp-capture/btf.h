@@ -12,10 +12,15 @@
 
 struct cap_btf {
 	struct sp_buf file;
-	const uint8_t *types, *strings; /* in file */
+	void *map; /* owned; the file, where it can be mapped */
+	size_t map_bytes;
+	const uint8_t *types, *strings; /* in file or map */
 	size_t types_bytes, strings_bytes;
 };
 
+/* Without a copy: the kernel's own can be mapped since Linux 6.16. */
+int cap_btf_map(struct cap_btf *b, const char *path, struct sp_err *err);
+/* Mapped or read. */
 int cap_btf_read(struct cap_btf *b, const char *path, struct sp_err *err);
 void cap_btf_deinit(struct cap_btf *b);
 

@@ -120,26 +120,37 @@ static bool targets(const struct cap_options *o, const struct cap_kernel *k)
 	return all;
 }
 
-/* The BPF engine, by loading it. It is no condition of anything else. */
-static void bpf(const struct cap_options *o, const struct cap_kernel *k)
+static bool bpf_loads(const char *what, const struct cap_bpf_want *want)
+{
+	struct cap_bpf *b;
+	struct sp_err err = {0};
+	char cure[200], why[500] = "";
+	if (cap_bpf_open(&b, want, cure, &err) < 0) {
+		line(what, false, err.msg, cure);
+		return false;
+	}
+	if (*cap_bpf_lacks(b))
+		snprintf(why, sizeof why, "with %s", cap_bpf_lacks(b));
+	line(what, true, why, "");
+	cap_bpf_close(b);
+	return true;
+}
+
+/* The BPF engine, by loading it: no condition of anything unless it is asked for. */
+static bool engine(const struct cap_options *o, const struct cap_kernel *k)
 {
 	struct cap_bpf_want want = {.kernel_frames = true,
 				    .ring_bytes = 1 << 20,
 				    .n_cpus_avail = k->n_cpus_avail,
-				    .off_cpu = true,
 				    .min_ns = o->off_min_ns,
 				    .max_waits = 1};
-	struct cap_bpf *b;
-	struct sp_err err = {0};
-	char cure[200], why[500] = "";
-	if (cap_bpf_open(&b, &want, cure, &err) < 0) {
-		line("BPF, off-CPU", false, err.msg, cure);
-		return;
-	}
-	if (*cap_bpf_lacks(b))
-		snprintf(why, sizeof why, "with %s", cap_bpf_lacks(b));
-	line("BPF, off-CPU", true, why, "");
-	cap_bpf_close(b);
+	bool loads = bpf_loads("BPF", &want);
+	want.off_cpu = true;
+	bool waits = bpf_loads("BPF, off-CPU", &want);
+	bool has_bpf = o->off_cpu ? waits : loads;
+	line("engine", has_bpf || o->engine != CAP_ENGINE_BPF,
+	     has_bpf && o->engine != CAP_ENGINE_PERF ? "bpf" : "perf", "");
+	return has_bpf || o->engine != CAP_ENGINE_BPF;
 }
 
 /* -a, or the control group that was asked for. */
@@ -181,7 +192,7 @@ int cap_check(const struct cap_options *o)
 	try_way(o, &k, "cycles", false, "hardware cycles");
 	bool works = try_way(o, &k, "cpu-clock", false, "cpu-clock");
 	try_way(o, &k, "cpu-clock", true, "kernel frames");
-	bpf(o, &k);
+	works &= engine(o, &k);
 	works &= rings(o, &k);
 	works &= targets(o, &k);
 	bool all = whole_machine(o, &k);

@@ -44,6 +44,8 @@ struct cap_ring {
 	size_t n_new;            /* of them, at the end: from the last scan, until it was looked for execs */
 	uint64_t last_ns;        /* time of the last record taken by the merge */
 	uint64_t lost;           /* sum of LOST records */
+	int map_fd;              /* of BPF's: what data is mapped from, and */
+	size_t mapped;           /* how far by now, of twice its size */
 };
 
 /* Map the ring of anchor fd. data_bytes: a power of two of pages. */

@@ -23,7 +23,7 @@
 #define MAX_INTERVAL_NS UINT64_C(40000000)
 #define SHORT_TURN_NS 400000
 #define SIDE_RING ((size_t)1 << 20)  /* per CPU, of side-band alone */
-#define BPF_RING ((uint64_t)8 << 20) /* per CPU, though the CPUs share one */
+#define BPF_RING_MIN ((uint64_t)8 << 20)   /* by default: some stacks of the greatest depth */
 #define BPF_RING_MAX ((uint64_t)256 << 20) /* by default */
 
 static void on_thread_exit(void *arg, int32_t tid)
@@ -77,15 +77,33 @@ static void on_fork(void *arg, int32_t ptid)
 	cap_attach_pin(arg, ptid);
 }
 
+/* Threads switch as often as ever at a low rate. */
+static uint64_t switch_rate(const struct cap_session *s)
+{
+	return s->sampler.rate_hz < CAP_DEFAULT_HZ ? CAP_DEFAULT_HZ : s->sampler.rate_hz;
+}
+
+/* The CPUs share one ring. */
+static size_t bpf_ring_bytes(const struct cap_session *s)
+{
+	const struct cap_options *o = s->o;
+	size_t page = s->kernel.page_bytes;
+	uint64_t hz = o->off_cpu ? switch_rate(s) : s->sampler.rate_hz;
+	uint64_t ring = cap_ring_size(o->ring_bytes, hz, o->stack_bytes, page) * s->kernel.n_cpus;
+	uint64_t most = o->ring_bytes ? CAP_BPF_RING_MAX : BPF_RING_MAX;
+	if (!o->ring_bytes && ring < BPF_RING_MIN)
+		ring = BPF_RING_MIN;
+	return cap_ring_floor(ring < most ? ring : most, page);
+}
+
 static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	uint64_t ring = (o->ring_bytes ? o->ring_bytes : BPF_RING) * s->kernel.n_cpus;
-	uint64_t most = o->ring_bytes ? CAP_BPF_RING_MAX : BPF_RING_MAX;
 	struct cap_bpf_want want = {
 		.max_stack = o->stack_given ? o->stack_bytes : 0,
 		.kernel_frames = s->sampler.kernel_frames,
-		.ring_bytes = cap_ring_floor(ring < most ? ring : most, s->kernel.page_bytes),
+		.counted = cap_system_is_counted(s),
+		.ring_bytes = bpf_ring_bytes(s),
 		.n_cpus_avail = s->kernel.n_cpus_avail,
 		.off_cpu = o->off_cpu,
 		.min_ns = o->off_min_ns,
@@ -114,17 +132,19 @@ static void tell_switches(struct cap_session *s, const struct sp_err *why, const
 			refusal);
 }
 
-/* The engine that was asked for, or the perf engine. */
+/* The engine that was asked for; by default BPF where it can be had, else the perf engine. */
 static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	bool wants_bpf =
-		o->engine == CAP_ENGINE_BPF || (o->engine == CAP_ENGINE_AUTO && o->off_cpu);
+	bool wants_bpf = o->engine != CAP_ENGINE_PERF;
 	int rc = wants_bpf ? open_bpf_engine(s, cure, err) : 0;
 	if (o->engine == CAP_ENGINE_BPF || s->bpf)
 		return rc;
 	if (o->off_cpu)
 		tell_switches(s, wants_bpf ? err : NULL, cure);
+	else if (wants_bpf)
+		sp_note("sampling by perf events: %s%s%s", err->msg, *cure ? "; cure: " : "", cure);
+	cure[0] = 0;
 	return 0;
 }
 
@@ -169,10 +189,7 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 		s->rings[i].fd = -1;
 	if (s->bpf)
 		return open_bpf_rings(s, err);
-	/* Threads switch as often as ever at a low rate. */
-	uint64_t rate_hz = s->sampler.rate_hz;
-	if (s->stacks_of_switches && rate_hz < CAP_DEFAULT_HZ)
-		rate_hz = CAP_DEFAULT_HZ;
+	uint64_t rate_hz = s->stacks_of_switches ? switch_rate(s) : s->sampler.rate_hz;
 	size_t wanted =
 		cap_ring_size(o->ring_bytes, rate_hz, o->stack_bytes, s->kernel.page_bytes);
 	s->ring_bytes = wanted;

@@ -56,12 +56,9 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 	cpu_events_close(c);
 }
 
-/* At rates whose interrupts leave no time to anybody, not to us either, the kernel counts
- * (PERF_EVENT_IOC_REFRESH), and stops after so many; then we run, and have it go on. Programs of
- * BPF are not counted. */
-static bool is_counted(const struct cap_session *s)
+bool cap_system_is_counted(const struct cap_session *s)
 {
-	return !s->bpf && s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
+	return s->o->all && s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
 }
 
 /* One more piece for an event that stands still, unless it had all that the time until now makes:
@@ -81,7 +78,7 @@ static void cpu_switch(const struct cap_session *s, struct cap_cpu_events *c)
 {
 	unsigned long what = s->system.on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE;
 	c->n_given = 0;
-	if (c->sample >= 0 && s->system.on && is_counted(s))
+	if (c->sample >= 0 && s->system.on && cap_system_is_counted(s))
 		go_on(s, c, cap_now_ns());
 	else if (c->sample >= 0)
 		ioctl(c->sample, what, 0);
@@ -408,7 +405,7 @@ void cap_system_tick(struct cap_session *s)
 {
 	struct cap_system *y = &s->system;
 	uint64_t now = cap_now_ns();
-	for (size_t i = 0; y->on && is_counted(s) && i < y->n; i++)
+	for (size_t i = 0; y->on && cap_system_is_counted(s) && i < y->n; i++)
 		go_on(s, &y->cpus[i], now);
 	if (!y->begun || now - y->looked_ns < TICK_NS)
 		return;

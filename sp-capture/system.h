@@ -44,6 +44,9 @@ int cap_system_begin(struct cap_session *s, struct sp_err *err);
 /* An event for all that a CPU runs, into a ring of that CPU. */
 int cap_system_open(struct cap_session *s, enum cap_role role, size_t ring, int *out,
 		    struct sp_err *err);
+/* At rates whose interrupts leave no time to anybody, not to us either, the kernel counts
+ * (PERF_EVENT_IOC_REFRESH), and stops after so many; then we run, and have it go on. */
+bool cap_system_is_counted(const struct cap_session *s);
 /* About once a second: CPUs that came (back), a control group that went. */
 void cap_system_tick(struct cap_session *s);
 /* Whether a sample belongs to the recording; session: a struct cap_session. */

@@ -45,10 +45,20 @@ all_deep() { # SPOOL DEPTH
 
 @test "what older kernels lack is done without: registers, stack ends, copies" {
 	need_bpf
-	for without in dynptr user_dynptr find_vma task_regs dynptr,find_vma,task_regs,cookie; do
-		STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -k -- "$SP_PROG/deep" 200 300
-		all_deep x.spool 200 || fail "without $without"
-	done
+	local depth without
+	while read -r depth without; do
+		STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -k -- "$SP_PROG/deep" "$depth" 300
+		all_deep x.spool "$depth" || fail "without $without"
+	done <<-X
+		1900 light
+		1900 user_dynptr
+		1900 user_dynptr,light
+		200 dynptr
+		200 dynptr,light
+		200 find_vma
+		200 user_dynptr,task_regs,light
+		200 dynptr,find_vma,task_regs,cookie
+	X
 }
 
 @test "a sleeper of 10 ms: lengths, state, no waker, stacks; copied before and after" {

@@ -735,7 +735,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	equal "$(stream ext s | grep -o 'minimum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)" \
 		"$(stream ext s | grep -o 'maximum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)"
 	local status=0
-	sp-capture --ring 32K -- true >out 2>log || status=$?
+	sp-capture --engine=perf --ring 32K -- true >out 2>log || status=$?
 	equal "$status" 1
 	holds "$(cat log)" "one sample needs"
 }
@@ -1205,13 +1205,20 @@ sp-capture: see 'sp-capture --help'"
 	[ $((kept + lost)) -gt 4600 ] && [ $((kept + lost)) -lt 5250 ] || fail "$kept kept, $lost lost of 5000"
 }
 
+# The CPUs share the ring of the BPF engine: a power of two, 256 MiB at most.
+shared_ring() { # BYTES OF A CPU
+	local all=$(($1 * $(nproc --all))) bytes=$1
+	while [ $((bytes * 2)) -le $all ] && [ $bytes -lt $((256 << 20)) ]; do bytes=$((bytes * 2)); done
+	echo $bytes
+}
+
 @test "the default ring holds 250 ms of the rate and stack: nothing is lost while nobody looks" {
 	[ "$(id -u)" = 0 ] || skip "a user's rings are limited by his budget"
 	mkfifo go
-	local hz ms bytes
+	local engine hz ms bytes
 	# Samples of a clock: as many as the CPU time of its four threads has periods, wherever they run.
-	while read -r hz ms bytes; do
-		sp-capture -F "$hz" -- sh -c 'read -r _ <go; exec "$0" "$1"' "$SP_PROG/threads" "$ms" >s 2>log 3>&- &
+	while read -r engine hz ms bytes; do
+		sp-capture --engine="$engine" -F "$hz" -- sh -c 'read -r _ <go; exec "$0" "$1"' "$SP_PROG/threads" "$ms" >s 2>log 3>&- &
 		capture=$!
 		pids+=("$capture")
 		await grep -q recording log
@@ -1224,8 +1231,10 @@ sp-capture: see 'sp-capture --help'"
 		equal "$(stream ext s | grep -o 'minimum_ring_buffer_bytes [0-9]*')" "minimum_ring_buffer_bytes $bytes"
 		[ "$(stream stacks s | wc -l)" -gt $((hz * ms / 300)) ] || fail "$(cat log)"
 	done <<-X
-		999 55 16777216
-		4999 48 67108864
+		perf 999 55 16777216
+		perf 4999 48 67108864
+		bpf 999 55 $(shared_ring 16777216)
+		bpf 4999 48 $(shared_ring 67108864)
 	X
 }
 

@@ -5,7 +5,10 @@
  * bpf_core_enum_value_exists() becomes a constant at load time, and the verifier drops the branch
  * that cannot be taken. But a callback's address is an instruction that Linux before 5.13 refuses
  * even in such a branch: what calls bpf_find_vma or schedules task work is there a second time
- * without (plain), as a program of its own. */
+ * without (plain), as a program of its own.
+ *
+ * Compiled twice. With SPB_LIGHT it is on_cpu alone, which a program in the kernel loads (a light
+ * skeleton, Linux 5.17): a quarter of the time, as nobody reads the kernel's BTF. */
 #include "kernel.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
@@ -20,13 +23,13 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #endif
 #define KSTACK_BYTES 16384u
 #define PAGE 4096u
-#define PAGES (SPB_MAX_STACK / PAGE + 1)
 #define SCRATCH_STACK (64u << 10)
 #define UNKNOWN_STACK (64u << 10) /* copied at most of a stack whose end is not known */
 
 const volatile __u32 spb_without = 0;
 const volatile __u32 spb_max_stack = SPB_MAX_STACK;
 const volatile __u32 spb_kernel = 0;           /* kernel chains too */
+const volatile __u32 spb_counted = 0;          /* the event counts its samples: 1 is returned */
 const volatile __u64 spb_wake_bytes = 0;       /* a ring that holds so much wakes its reader */
 
 __u32 spb_woken = 0; /* set here, cleared by the reader */
@@ -84,6 +87,16 @@ extern int bpf_copy_from_user_task_dynptr(struct bpf_dynptr *d, __u64 off, __u64
 
 #define HAS(helper, bit)                                                                           \
 	(!(spb_without & (bit)) && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##helper))
+
+/* The loader of a light skeleton does not know addresses of functions: there spb_without tells. */
+static __always_inline bool has_user_dynptr(void)
+{
+#ifdef SPB_LIGHT
+	return !(spb_without & SPB_USER_DYN);
+#else
+	return !(spb_without & SPB_USER_DYN) && &bpf_probe_read_user_dynptr != 0;
+#endif
+}
 
 /* --- the user's registers --- */
 
@@ -229,34 +242,43 @@ static __always_inline int read_user(struct bpf_dynptr *d, __u32 off, __u32 n, _
 		     : bpf_probe_read_user_dynptr(d, off, n, (const void *)at);
 }
 
-/* The stack into a record at off; the bytes that could be read. A read is all or nothing: when a
- * page is missing, what lies before it is read in halves, quarters, … that are there. */
-static __always_inline __u32 copy_kfunc(struct bpf_dynptr *d, __u32 off, __u64 sp, __u32 size,
-					struct task_struct *other)
+/* How much of the stack is there. Kept in the record: of what is read from memory the verifier knows
+ * nothing, so that the ways to have come here are one to it, and not 2 to the power of the parts. */
+static __always_inline __u32 done_of(const struct work *w)
 {
-	__u32 done = 0;
-	if (read_user(d, off, size, sp, other) == 0)
-		return size;
-	for (__u32 part = SPB_MAX_STACK / 2; part >= PAGE; part /= 2)
-		if (done + part <= size && read_user(d, off + done, part, sp + done, other) == 0)
-			done += part;
-	__u32 n = to_page_end(sp + done, size - done);
-	if (read_user(d, off + done, n, sp + done, other) == 0)
-		done += n;
-	return done;
+	return *(const volatile __u32 *)&w->s.stack_bytes;
 }
 
-static __always_inline __u32 copy_slices(struct bpf_dynptr *d, __u32 off, __u64 sp, __u32 size)
+static __always_inline int read_part(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
+				     __u32 part, __u32 n, struct task_struct *other, bool whole)
 {
-	__u32 done = 0;
-	for (int i = 0; i < PAGES && done < size; i++) {
-		__u32 n = to_page_end(sp + done, size - done);
-		void *to = bpf_dynptr_data(d, off + done, PAGE);
-		if (!to || n > PAGE || bpf_probe_read_user(to, n, (const void *)(sp + done)) != 0)
-			break;
-		done += n;
+	__u32 done = done_of(w);
+	if (whole)
+		return read_user(d, off + done, n, sp + done, other);
+	void *to = bpf_dynptr_data(d, off + done, part);
+	return to && n <= part ? bpf_probe_read_user(to, n, (const void *)(sp + done)) : -1;
+}
+
+/* The stack into a record at off. A read is all or nothing: what lies before a page that is missing is
+ * read in halves, quarters, … that are there. whole: a read may have any length, else it has that of
+ * a slice of the record. */
+static __always_inline void copy(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
+				 __u32 size, struct task_struct *other, bool whole)
+{
+	if (whole && read_user(d, off, size, sp, other) == 0) {
+		w->s.stack_bytes = size;
+		return;
 	}
-	return done;
+	for (__u32 part = SPB_MAX_STACK; part >= PAGE; part /= 2)
+		if (done_of(w) + part <= size &&
+		    read_part(w, d, off, sp, part, part, other, whole) == 0)
+			w->s.stack_bytes += part;
+	/* Less than a page is left; it may lie in two. */
+	for (int i = 0; i < 2; i++) {
+		__u32 n = to_page_end(sp + done_of(w), size - done_of(w));
+		if (n && read_part(w, d, off, sp, PAGE, n, other, whole) == 0)
+			w->s.stack_bytes += n;
+	}
 }
 
 /* The head and the kernel chain: they lie one behind the other. */
@@ -272,18 +294,15 @@ static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_s
 	struct bpf_dynptr d;
 	__u64 sp = REGS_SP(&w->r);
 	__u32 off = head_size(w);
-	bool whole = other ||
-		     (!(spb_without & SPB_USER_DYN) && &bpf_probe_read_user_dynptr != 0);
+	bool whole = other || has_user_dynptr();
 	__u32 total = off + ((size + 7) & ~7u) + (whole ? 0 : PAGE);
 	if (bpf_ringbuf_reserve_dynptr(&spb_ring, total, 0, &d) < 0) {
 		bpf_ringbuf_discard_dynptr(&d, 0);
 		count_lost();
 		return;
 	}
-	if (size && whole)
-		w->s.stack_bytes = copy_kfunc(&d, off, sp, size, other);
-	else if (size)
-		w->s.stack_bytes = copy_slices(&d, off, sp, size);
+	if (size)
+		copy(w, &d, off, sp, size, other, whole);
 	if (w->s.stack_bytes < size)
 		w->s.flags |= SPB_FAULTED;
 	bpf_dynptr_write(&d, 0, w, off, 0);
@@ -358,7 +377,15 @@ static __always_inline struct work *begin(__u32 kind)
 	return begin_in(kind != SPB_ON_CPU, kind);
 }
 
+#ifdef SPB_LIGHT
+#define ON_CPU "perf_event"
+#define spb_window 0
+#define spb_exit 0
+#define end_by_sample(t) ((void)(t))
+#else
+#define ON_CPU "?perf_event"
 #include "off_cpu.h"
+#endif
 
 /* --- on the CPU --- */
 
@@ -371,7 +398,7 @@ static __always_inline int sample(struct perf_context *ctx, bool plain)
 		end_by_sample(t);
 	struct work *w = begin(SPB_ON_CPU);
 	if (!w)
-		return 0;
+		return spb_counted;
 	w->s.period = ctx->sample_period;
 	w->s.ip = REGS_IP(&ctx->regs);
 	if (HAS(get_attach_cookie, SPB_COOKIE))
@@ -387,17 +414,19 @@ static __always_inline int sample(struct perf_context *ctx, bool plain)
 		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
 	}
 	put(w, size);
-	return 0;
+	return spb_counted;
 }
 
-SEC("?perf_event")
+SEC(ON_CPU)
 int on_cpu(struct perf_context *ctx)
 {
 	return sample(ctx, false);
 }
 
+#ifndef SPB_LIGHT
 SEC("?perf_event")
 int on_cpu_plain(struct perf_context *ctx)
 {
 	return sample(ctx, true);
 }
+#endif

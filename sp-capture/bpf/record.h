@@ -34,6 +34,7 @@
 	32u /* bpf_get_attach_cookie, Linux 5.15: else inherited events are not told from own */
 #define SPB_EXIT 64u /* tracepoint sched_exit_tp, Linux 6.14: see off_cpu.h */
 #define SPB_SWITCHES 128u /* of switches back half are not told: see off_cpu.h, untold */
+#define SPB_LOADER 256u /* loading by a program in the kernel, Linux 5.17: else by libbpf */
 
 #define SPB_ON_CPU 1u
 #define SPB_WAIT 2u  /* a time off the CPU, without user side: see off_cpu.h */
