@@ -72,6 +72,8 @@ struct cfi_fde {
 	uint64_t begin, end; /* SVMA, end exclusive */
 	const uint8_t *ops;
 	size_t n_ops;
+	/* No other entry is in force anywhere in its range, as far as whoever looked for it knows. */
+	bool alone;
 };
 
 enum cfi_kind {
@@ -140,6 +142,7 @@ struct cfi_row {
 	uint32_t cfa_reg;
 	bool ra_signed; /* AArch64: RA_SIGN_STATE */
 	struct cfi_reg reg[CFI_SLOTS];
+	uint64_t begin, end; /* where it is in force; cfi_row_small's alone */
 };
 
 /* Which registers a run keeps. Small: the return address in reg[CFI_SMALL_RA], the frame pointer

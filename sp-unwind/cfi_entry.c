@@ -243,6 +243,7 @@ bool cfi_fde_read(const struct cfi_section *s, const struct cfi_entry *e, struct
 	out->end = begin + len;
 	out->ops = c.p;
 	out->n_ops = sp_cur_left(&c);
+	out->alone = false;
 	return true;
 }
 
@@ -270,6 +271,7 @@ static bool fde_common(const struct cfi_section *s, size_t off, struct cfi_fde *
 	out->end = begin + (uint32_t)range;
 	out->ops = p + 17 + p[16];
 	out->n_ops = len - 13u - p[16];
+	out->alone = false;
 	return true;
 }
 

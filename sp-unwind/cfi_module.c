@@ -56,7 +56,7 @@ static bool table_proves(const struct cfi_table *t, const struct cfi_section *s)
 {
 	struct cfi_table_entry e;
 	struct cfi_fde fde;
-	return t->n && cfi_table_find(t, UINT64_MAX, &e) && e.fde_svma - s->svma < s->size &&
+	return t->n && cfi_table_find(t, UINT64_MAX, 0, &e) && e.fde_svma - s->svma < s->size &&
 	       cfi_fde_parse(s, (size_t)(e.fde_svma - s->svma), &fde) && fde.begin == e.begin;
 }
 
@@ -157,7 +157,7 @@ int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *deb
 		return SP_ERR_NOMEM;
 	}
 	m->debug = debug;
-	m->id = atomic_fetch_add(&next_id, 1) & UINT32_C(0x7fffffff);
+	m->id = atomic_fetch_add(&next_id, 1) & UINT32_C(0x3fffffff); /* rule cache keys */
 	m->salt = m->id * UINT32_C(0x9e3779b1) >> 8;
 	m->arch = uw_arch_find(elf->machine);
 	m->crt[0] = sp_elf_section(elf, ".init");
@@ -202,7 +202,7 @@ void uw_module_free(struct uw_module *m)
 			free(v);
 		}
 	}
-	free(atomic_load(&m->hints));
+	free(atomic_load(&m->places));
 	free(m->eh_owned);
 	free((void *)(uintptr_t)m->code.v);
 	pthread_mutex_destroy(&m->lock);
@@ -286,32 +286,45 @@ static bool index_fde(const struct cfi_index *x, const struct cfi_section *s, ui
 		      struct cfi_fde *fde)
 {
 	const struct cfi_range *r = x ? cfi_index_find(x, svma) : NULL;
-	return r && cfi_fde_parse(s, r->off, fde);
+	if (!r || !cfi_fde_parse(s, r->off, fde))
+		return false;
+	fde->alone = r->begin == fde->begin && r->end == fde->end;
+	return true;
 }
 
-/* Where the FDE for an address was found last, or NULL. */
-static _Atomic uint32_t *hint_of(const struct uw_module *cm, uint64_t svma)
+static _Atomic uint32_t *make_places(struct uw_module *m, size_t n)
+{
+	pthread_mutex_lock(&m->lock);
+	_Atomic uint32_t *v = atomic_load(&m->places);
+	if (!v && (v = calloc(n, sizeof *v)))
+		atomic_store_explicit(&m->places, v, memory_order_release);
+	pthread_mutex_unlock(&m->lock);
+	return v;
+}
+
+/* Where in the table the page of an address begins, or 0. */
+static size_t place_of(const struct uw_module *cm, uint64_t svma)
 {
 	struct uw_module *m = lazily(cm);
-	uint64_t at = (svma - m->base_svma) >> CFI_HINT_SHIFT;
-	uint64_t n = ((m->svma_end - m->base_svma) >> CFI_HINT_SHIFT) + 1;
-	if (n > CFI_HINTS_MAX)
-		n = CFI_HINTS_MAX;
-	if (at >= n)
-		return NULL;
-	_Atomic uint32_t *v = atomic_load_explicit(&m->hints, memory_order_acquire);
-	if (v)
-		return &v[at];
-	unsigned asked = atomic_load_explicit(&m->n_asked, memory_order_relaxed);
-	atomic_store_explicit(&m->n_asked, asked + 1, memory_order_relaxed);
-	if (asked < CFI_HINTS_FROM)
-		return NULL;
-	pthread_mutex_lock(&m->lock);
-	v = atomic_load(&m->hints);
-	if (!v && (v = calloc((size_t)n, sizeof *v)))
-		atomic_store_explicit(&m->hints, v, memory_order_release);
-	pthread_mutex_unlock(&m->lock);
-	return v ? &v[at] : NULL;
+	uint64_t page = (svma - m->base_svma) >> CFI_PLACE_SHIFT;
+	uint64_t n = ((m->svma_end - m->base_svma) >> CFI_PLACE_SHIFT) + 1;
+	if (n > CFI_PLACES_MAX)
+		n = CFI_PLACES_MAX;
+	if (page >= n)
+		return 0;
+	_Atomic uint32_t *v = atomic_load_explicit(&m->places, memory_order_acquire);
+	if (!v) {
+		unsigned asked = atomic_load_explicit(&m->n_asked, memory_order_relaxed);
+		atomic_store_explicit(&m->n_asked, asked + 1, memory_order_relaxed);
+		v = asked < CFI_PLACES_FROM ? NULL : make_places(m, (size_t)n);
+	}
+	size_t place = v ? atomic_load_explicit(&v[page], memory_order_relaxed) : 0;
+	if (v && !place) {
+		place = cfi_table_place(&m->table, m->base_svma + (page << CFI_PLACE_SHIFT));
+		if (place <= UINT32_MAX)
+			atomic_store_explicit(&v[page], (uint32_t)place, memory_order_relaxed);
+	}
+	return place;
 }
 
 static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
@@ -322,19 +335,13 @@ static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fd
 	const struct cfi_index *x = atomic_load_explicit(&m->eh_index, memory_order_acquire);
 	if (x || !m->table.n)
 		return index_fde(x ? x : distrust(lazily(m), false), s, svma, fde);
-	_Atomic uint32_t *hint = hint_of(m, svma);
-	uint32_t guess = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
-	if (guess && cfi_fde_parse(s, guess - 1, fde) && svma >= fde->begin && svma < fde->end)
-		return true;
 	struct cfi_table_entry e;
-	if (cfi_table_find(&m->table, svma, &e)) {
+	if (cfi_table_find(&m->table, svma, place_of(m, svma), &e)) {
 		uint64_t off = e.fde_svma - s->svma;
 		if (off >= s->size || !cfi_fde_parse(s, (size_t)off, fde) || fde->begin != e.begin)
 			return index_fde(distrust(lazily(m), false), s, svma, fde);
 		if (svma < fde->end) {
-			if (hint && fde->end <= e.next && off < UINT32_MAX)
-				atomic_store_explicit(hint, (uint32_t)off + 1,
-						      memory_order_relaxed);
+			fde->alone = fde->end <= e.next;
 			return true;
 		}
 	}
@@ -389,8 +396,10 @@ bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_s
 	const struct cfi_debug *d = uw_module_debug(m);
 	for (int i = 0; d && i < CFI_DEBUGS; i++) {
 		*section = &d[i].section;
-		if (index_fde(&d[i].index, &d[i].section, svma, fde))
+		if (index_fde(&d[i].index, &d[i].section, svma, fde)) {
+			fde->alone = false; /* .eh_frame may know of some of its range */
 			return true;
+		}
 	}
 	return false;
 }

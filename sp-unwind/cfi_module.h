@@ -25,10 +25,10 @@ struct cfi_marked {
 #define CFI_MARKED_BUCKETS 64u
 #define CFI_MARKED_MAX 32768u /* marks of a module, 2.5 MiB; all of cc1plus would have 988 */
 
-/* FDEs are looked for where the last one in this much code was. */
-#define CFI_HINT_SHIFT 9
-#define CFI_HINTS_MAX (UINT64_C(1) << 20)
-#define CFI_HINTS_FROM 8u /* look-ups without: most files of a process get few */
+/* Where in the table each page of so much code begins. */
+#define CFI_PLACE_SHIFT 11
+#define CFI_PLACES_MAX (UINT64_C(1) << 18)
+#define CFI_PLACES_FROM 64u /* look-ups without: most files of a process get few */
 
 /* Of the file, of its debug file. */
 #define CFI_DEBUGS 2
@@ -56,10 +56,9 @@ struct uw_module {
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
 	_Atomic(struct cfi_marked *) marked[CFI_MARKED_BUCKETS];
 	unsigned n_marked;
-	/* By address: 1 + offset of an FDE of .eh_frame whose range no other one touches; 0: none.
-	 * Guesses that are checked. NULL: none yet. */
-	_Atomic(_Atomic uint32_t *) hints;
-	atomic_uint n_asked; /* before there are hints */
+	/* By page: cfi_table_place of its first address; 0: not known yet. NULL: none yet. */
+	_Atomic(_Atomic uint32_t *) places;
+	atomic_uint n_asked; /* before there are places */
 };
 
 /* The FDE in force at an address and the section that holds it. False: none. */

@@ -491,10 +491,47 @@ struct cfi_mark {
 
 #define MARK_BYTES 128u /* of a program, from one mark to the next */
 
+#define BRIEF_AHEAD 8 /* bytes that a turn of brief_pushes may read */
+
+/* The part of a program that moves the location by a few bytes at a time, each time with the CFA's
+ * new offset, and mostly with a register that was saved there: what pushes and pops need. All that
+ * is taken from a word that was read at once; what is anything else, or near the end, is left.
+ * True: the next step would lead beyond pc, *left bytes from here, and its length is *step. */
+INLINE bool brief_pushes(struct brief *b, const struct cfi_fde *fde, uint32_t fp_reg,
+			 const uint8_t **at, const uint8_t *end, uint64_t *left, uint64_t *step)
+{
+	const uint8_t *p = *at;
+	while (end - p >= BRIEF_AHEAD) {
+		uint64_t word = sp_get64(p);
+		if ((word >> 6 & 3) != OP_ADVANCE)
+			break;
+		uint64_t n = (word & 0x3f) * fde->cie.code_align;
+		p++;
+		if (n > *left) {
+			*step = n;
+			*at = p;
+			return true;
+		}
+		*left -= n;
+		if ((word >> 8 & 0x80ff) != DW_CFA_def_cfa_offset)
+			continue;
+		b->cfa_off = word >> 16 & 0x7f;
+		p += 2;
+		if ((word >> 24 & 0x80c0) == OP_OFFSET << 6) {
+			brief_saved(b, fde, fp_reg, word >> 24 & 0x3f,
+				    (int64_t)(word >> 32 & 0x7f) * fde->cie.data_align);
+			p += 2;
+		}
+	}
+	*at = p;
+	return false;
+}
+
 /* From a mark on to pc; with stop at most to the first place behind it where a mark can be. ops_off
- * is the program's end where that is not reached. False: there is something else, or malformed. */
+ * is the program's end where that is not reached. *next: from the function's begin, where another
+ * row follows. False: there is something else, or malformed. */
 INLINE bool brief_run(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, struct cfi_mark *m,
-		      const uint8_t *stop)
+		      const uint8_t *stop, uint64_t *next)
 {
 	struct brief b = m->now, saved[BRIEF_REMEMBER];
 	const uint8_t *p = fde->ops + m->ops_off, *end = fde->ops + fde->n_ops;
@@ -502,12 +539,19 @@ INLINE bool brief_run(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, s
 	uint64_t left = pc - fde->begin - m->loc, step, v; /* left: bytes up to pc */
 	unsigned depth = m->depth;
 	saved[0] = m->saved;
+	*next = fde->end - fde->begin;
 	while (p < end) {
 		if (stop && p >= stop && depth <= 1) {
 			*m = (struct cfi_mark){b, saved[0], pc - fde->begin - left,
 					       (uint32_t)(p - fde->ops), depth};
 			return true;
 		}
+		if (brief_pushes(&b, fde, fp_reg, &p, stop ? stop : end, &left, &step)) {
+			*next = pc - fde->begin - left + step;
+			break;
+		}
+		if (p == end)
+			break;
 		uint8_t op = *p++;
 		if (op >= 0xc0) {
 			brief_restore(&b, fde, fp_reg, op & 0x3f);
@@ -525,23 +569,17 @@ INLINE bool brief_run(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg, s
 			b = saved[--depth];
 		} else if (brief_step(op, &p, end, &step)) {
 			step *= fde->cie.code_align;
-			if (step > left)
+			if (step > left) {
+				*next = pc - fde->begin - left + step;
 				break;
-			left -= step;
-			/* What a push needs: the CFA's new offset, and the register's place. */
-			if (end - p < 4 || p[0] != DW_CFA_def_cfa_offset || p[1] >= 0x80)
-				continue;
-			b.cfa_off = p[1];
-			p += 2;
-			if (p[0] >= 0x80 && p[0] < 0xc0 && p[1] < 0x80) {
-				brief_saved(&b, fde, fp_reg, p[0] & 0x3f, p[1] * data_align);
-				p += 2;
 			}
+			left -= step;
 		} else if (!brief_cfa(&b, op, &p, end)) {
 			return false;
 		}
 	}
 	m->now = b;
+	m->loc = pc - fde->begin - left;
 	m->ops_off = (uint32_t)fde->n_ops;
 	return true;
 }
@@ -562,9 +600,12 @@ static bool row_brief(const struct cfi_fde *fde, uint64_t pc, uint32_t fp_reg,
 			high = mid;
 		}
 	}
-	if (!brief_run(fde, pc, fp_reg, &m, NULL))
+	uint64_t next;
+	if (!brief_run(fde, pc, fp_reg, &m, NULL, &next))
 		return false;
 	brief_row(&m.now, out);
+	out->begin = fde->begin + m.loc;
+	out->end = fde->begin + next;
 	return true;
 }
 
@@ -582,7 +623,9 @@ bool cfi_marks_make(const struct cfi_fde *fde, uint32_t fp_reg, struct cfi_marks
 		return false;
 	while (out->n < max) {
 		const uint8_t *stop = fde->ops + m.ops_off + MARK_BYTES;
-		if (!brief_run(fde, fde->end - 1, fp_reg, &m, stop) || m.ops_off == fde->n_ops)
+		uint64_t next;
+		if (!brief_run(fde, fde->end - 1, fp_reg, &m, stop, &next) ||
+		    m.ops_off == fde->n_ops)
 			break;
 		out->v[out->n++] = m;
 	}
@@ -602,7 +645,11 @@ bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint6
 		return true;
 	struct cfi_row initial, saved[CFI_REMEMBER];
 	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};
-	return begin(&r, &initial, true) && run(&r, pc, true);
+	if (!begin(&r, &initial, true) || !run(&r, pc, true))
+		return false;
+	out->begin = r.loc;
+	out->end = r.next_loc;
+	return true;
 }
 
 bool cfi_cie_row(const struct cfi_section *s, const struct cfi_cie *cie, uint32_t fp_reg,

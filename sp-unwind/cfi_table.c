@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/le.h"
 
-static uint64_t word(const struct cfi_table *t, size_t i)
+static inline uint64_t word(const struct cfi_table *t, size_t i)
 {
 	const uint8_t *p = t->entries + i * t->word_bytes;
 	if (t->word_bytes == 4) {
@@ -84,13 +84,11 @@ static bool is_plain(const struct cfi_table *t)
 	return t->word_bytes == 4 && !t->swap;
 }
 
-bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_entry *out)
+/* How many of the entries up to high have an address <= pc, when those up to low have. Branches, not
+ * conditional moves: the addresses of a profile repeat, so that prediction breaks the chain of
+ * loads. */
+static size_t search(const struct cfi_table *t, uint64_t pc, size_t low, size_t high)
 {
-	if (!t->n)
-		return false;
-	/* Branches, not conditional moves: the addresses of a profile repeat, so that prediction
-	 * breaks the chain of loads. */
-	size_t low = 0, high = t->n;
 	int64_t rel = (int64_t)(pc - t->base);
 	if (is_plain(t) && rel == (int32_t)rel && (rel < 0) == (pc < t->base)) {
 		while (low < high) {
@@ -108,6 +106,37 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_ent
 		else
 			high = mid;
 	}
+	return low;
+}
+
+size_t cfi_table_place(const struct cfi_table *t, uint64_t pc)
+{
+	return search(t, pc, 0, t->n);
+}
+
+#define SCAN 8u /* entries, a cache line */
+
+/* Of that many entries, those with an address <= pc: all are compared, without a branch to be
+ * foretold. */
+static size_t scan(const struct cfi_table *t, uint64_t pc, size_t from)
+{
+	size_t n = 0;
+	if (is_plain(t)) {
+		int64_t rel = (int64_t)(pc - t->base);
+		for (size_t i = 0; i < SCAN; i++)
+			n += (int32_t)sp_get32(t->entries + 8 * (from + i)) <= rel;
+	} else {
+		while (n < SCAN && word(t, 2 * (from + n)) <= pc)
+			n++;
+	}
+	return n;
+}
+
+bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
+		    struct cfi_table_entry *out)
+{
+	size_t near = from && t->n - from >= SCAN ? scan(t, pc, from) : SCAN;
+	size_t low = near < SCAN ? from + near : search(t, pc, from, t->n);
 	if (!low)
 		return false;
 	*out = (struct cfi_table_entry){

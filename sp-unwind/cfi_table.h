@@ -26,8 +26,12 @@ struct cfi_table_entry {
 	uint64_t begin, fde_svma;
 	uint64_t next; /* the following entry's begin, UINT64_MAX: there is none */
 };
-/* The last entry with address <= pc. False: pc lies before all. */
-bool cfi_table_find(const struct cfi_table *t, uint64_t pc, struct cfi_table_entry *out);
+/* How many entries have an address <= pc. */
+size_t cfi_table_place(const struct cfi_table *t, uint64_t pc);
+/* The last entry with address <= pc. False: pc lies before all. from: the place of an address not
+ * far below pc, or 0. */
+bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
+		    struct cfi_table_entry *out);
 
 /* Addresses that hold code. FDEs elsewhere are of functions that the linker dropped: .debug_frame
  * keeps them, at 0 or at -1. */

@@ -222,7 +222,7 @@ static bool new_thread(struct uw_walk *k, const struct uw_map *map)
 	svma = k->pc - map->bias;
 	for (uint64_t a = svma + 1; a <= svma + CLONE_GAP_MAX; a++)
 		if (uw_module_find(map->module, a, &s, &fde))
-			return fde.begin == a && uw_rule_make(map->module, a).kind == UW_RULE_END;
+			return fde.begin == a && uw_rule_make(map->module, a, NULL).kind == UW_RULE_END;
 	return false;
 }
 

@@ -9,9 +9,9 @@ static uint64_t ra_at(const struct uw_memo_frame *f, uint64_t sp)
 	return f[1].sp + (uint64_t)(f->ra_slot * INT64_C(8)) - sp;
 }
 
-static struct uw_memo *memo_of(const struct uw_walker *w, const struct uw_sample *s)
+static unsigned memo_of(const struct uw_sample *s)
 {
-	return &w->memos[s->thread % UW_MEMO_THREADS];
+	return s->thread % UW_MEMO_THREADS;
 }
 
 void uw_reuse_begin(struct uw_reuse *u, const struct uw_walk *k)
@@ -20,7 +20,7 @@ void uw_reuse_begin(struct uw_reuse *u, const struct uw_walk *k)
 	*u = (struct uw_reuse){0};
 	if (!s->thread || !s->space->id)
 		return;
-	struct uw_memo *m = memo_of(k->w, s);
+	struct uw_memo *m = &k->w->memos[memo_of(s)];
 	if (m->thread != s->thread || m->space != s->space->id || m->ra_mask != k->ra_mask) {
 		m->thread = s->thread;
 		m->space = s->space->id;
@@ -101,7 +101,7 @@ void uw_walk_ahead(const struct uw_walker *w, const struct uw_sample *s)
 	uint64_t sp, n = s->stack_bytes, first = FIRST_BYTES;
 	if (!s->stack || !a->n_regs || !uw_sample_reg(s, a->perf[a->sp], &sp))
 		return;
-	const struct uw_memo *m = memo_of(w, s);
+	const struct uw_memo *m = &w->memos[memo_of(s)];
 	bool known = s->thread && s->space && m->thread == s->thread && m->space == s->space->id;
 	for (uint32_t i = known ? m->start : N; i < N; i++) {
 		const struct uw_memo_frame *f = &m->frames[i];

@@ -231,11 +231,13 @@ static struct uw_rule plt_rule(const struct uw_module *m, uint64_t svma)
 	return (struct uw_rule){UW_RULE_SP, 0, UW_SLOT_KEEP, -1, words};
 }
 
-struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
+struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same)
 {
 	const struct cfi_section *s;
 	struct cfi_fde fde;
 	struct cfi_row row;
+	if (same)
+		*same = (struct uw_span){0};
 	bool found = uw_module_find(m, svma, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
@@ -250,6 +252,10 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma)
 		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);
 	if (!cfi_row_small(s, &fde, svma, m->arch->fp, marks, &row))
 		return (struct uw_rule){.kind = UW_RULE_BAD};
+	/* Not of a signal's trampoline, nor of .debug_frame, which has no FDE alone: there the code
+	 * itself has a say. */
+	if (same && fde.alone && !fde.cie.signal)
+		*same = (struct uw_span){row.begin, row.end < fde.end ? row.end : fde.end};
 	/* Another column than the ABI's: the full walk knows. */
 	if (fde.cie.ra_reg != m->arch->ra)
 		return (struct uw_rule){.kind = UW_RULE_COMPLEX};

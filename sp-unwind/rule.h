@@ -32,7 +32,13 @@ struct uw_rule {
 
 _Static_assert(sizeof(struct uw_rule) == 8, "a cache entry is a key and a rule: 16 bytes");
 
-/* The rule at an address of a module: one FDE is interpreted. */
-struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma);
+/* Addresses, SVMA; end exclusive. */
+struct uw_span {
+	uint64_t begin, end;
+};
+
+/* The rule at an address of a module: one FDE is interpreted. *same: around the address, where the
+ * rule is the same; empty when that is not known. May be NULL. */
+struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same);
 
 #endif

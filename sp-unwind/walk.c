@@ -1,38 +1,43 @@
+#define _GNU_SOURCE
 #include "walk.h"
 
-#include <stdlib.h>
+#include <sys/mman.h>
 
 #include "reuse.h"
 
-#define CACHE_LINE 64u
+#define PAGE 4096u
 
-static void touch(void *p, size_t n)
+/* Have pages in place that are going to be written, and leave what is in them. */
+static void fill(void *p, size_t n)
 {
-	volatile uint8_t *bytes = p;
-	for (size_t i = 0; i < n; i += 4096)
-		bytes[i] = 0;
+	uint8_t *first = (uint8_t *)((uintptr_t)p & ~(uintptr_t)(PAGE - 1));
+	n += (size_t)((uint8_t *)p - first);
+	if (madvise(first, n, MADV_POPULATE_WRITE) == 0) /* Linux 5.14 */
+		return;
+	for (size_t i = 0; i < n; i += PAGE) {
+		volatile uint8_t *byte = first + i;
+		*byte = *byte;
+	}
 }
+
+/* The rule cache's pages would come when they are met, one by one, twice each: what is looked for
+ * is read first. Whoever misses so often will meet them all. */
+#define CACHE_FILL_FROM 64u
 
 void uw_walker_warm(struct uw_walker *w)
 {
-	touch(w->cache, sizeof *w->cache << UW_CACHE_BITS);
-	touch(w->memos, sizeof *w->memos * UW_MEMO_THREADS);
+	w->n_missed = CACHE_FILL_FROM;
+	fill(w->cache, sizeof w->cache);
+	fill(w->memos, sizeof w->memos);
 }
 
 struct uw_walker *uw_walker_new(void)
 {
-	struct uw_walker *w = calloc(1, sizeof *w);
-	if (!w)
+	/* Of fresh pages: those that a short input does not need are never there. */
+	struct uw_walker *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (w == MAP_FAILED)
 		return NULL;
-	/* calloc's memory is of fresh pages: those that a short input does not need are never
-	 * there. */
-	w->cache_bytes = calloc(1, (sizeof *w->cache << UW_CACHE_BITS) + CACHE_LINE);
-	w->memos = calloc(UW_MEMO_THREADS, sizeof *w->memos);
-	if (!w->cache_bytes || !w->memos) {
-		uw_walker_free(w);
-		return NULL;
-	}
-	w->cache = (void *)((uintptr_t)w->cache_bytes / CACHE_LINE * CACHE_LINE + CACHE_LINE);
 	sp_count(&w->counters, SP_C_frames, 0);
 	sp_count(&w->counters, SP_C_rule_hits, 0);
 	sp_count(&w->counters, SP_C_rule_misses, 0);
@@ -44,11 +49,8 @@ struct uw_walker *uw_walker_new(void)
 
 void uw_walker_free(struct uw_walker *w)
 {
-	if (!w)
-		return;
-	free(w->cache_bytes);
-	free(w->memos);
-	free(w);
+	if (w)
+		munmap(w, sizeof *w);
 }
 
 const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
@@ -72,12 +74,61 @@ const struct uw_map *uw_map_search(struct uw_walker *w, const struct uw_space *s
 	return &sp->maps[low - 1];
 }
 
+/* The key of the piece of code around an address that lies in a page from first to last. */
+static uint64_t piece_key(const struct uw_module *m, uint64_t from_base, uint64_t first,
+			  uint64_t last)
+{
+	return UW_CACHE_PIECE | (uint64_t)m->id << (UW_PIECE_SHIFT + 32) |
+	       from_base >> UW_PIECE_SHIFT << (2 * UW_PIECE_SHIFT) | first << UW_PIECE_SHIFT | last;
+}
+
+static bool piece_get(const struct uw_cache_set *set, const struct uw_module *m, uint64_t from_base,
+		      struct uw_rule *out)
+{
+	uint64_t page = piece_key(m, from_base, 0, 0) >> (2 * UW_PIECE_SHIFT);
+	uint64_t at = from_base & UW_PIECE_MASK;
+	for (unsigned i = 0; i < UW_CACHE_WAYS; i++) {
+		uint64_t key = set->way[i].key, first = key >> UW_PIECE_SHIFT & UW_PIECE_MASK;
+		if (key >> (2 * UW_PIECE_SHIFT) == page && at >= first &&
+		    at <= (key & UW_PIECE_MASK)) {
+			*out = set->way[i].rule;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Keeps a rule for what of its span lies in the page of an address. */
+static void piece_add(struct uw_cache_set *set, const struct uw_module *m, uint64_t svma,
+		      const struct uw_span *same, struct uw_rule rule)
+{
+	uint64_t from_base = svma - m->base_svma, at = from_base & UW_PIECE_MASK;
+	uint64_t before = svma - same->begin, behind = same->end - 1 - svma;
+	uint64_t first = before < at ? at - before : 0;
+	uint64_t last = behind < UW_PIECE_MASK - at ? at + behind : UW_PIECE_MASK;
+	if (last > first)
+		uw_cache_add(set,
+			     (struct uw_cache_slot){.key = piece_key(m, from_base, first, last),
+						    .rule = rule});
+}
+
 static __attribute__((noinline)) struct uw_rule rule_miss(struct uw_walker *w,
 							  const struct uw_module *m, uint64_t svma,
 							  uint64_t key, struct uw_cache_set *set)
 {
-	struct uw_rule rule = uw_rule_make(m, svma);
-	w->counters.v[SP_C_rule_misses]++;
+	struct uw_rule rule;
+	struct uw_span same;
+	struct uw_cache_set *pieces = NULL;
+	if (set && m->id < UW_PIECE_IDS)
+		pieces = uw_piece_set(w, m, svma - m->base_svma);
+	if (++w->n_missed == CACHE_FILL_FROM)
+		fill(w->cache, sizeof w->cache);
+	if (!pieces || !piece_get(pieces, m, svma - m->base_svma, &rule)) {
+		rule = uw_rule_make(m, svma, &same);
+		w->counters.v[SP_C_rule_misses]++;
+		if (pieces && same.begin < same.end)
+			piece_add(pieces, m, svma, &same, rule);
+	}
 	if (set)
 		uw_cache_add(set, (struct uw_cache_slot){.key = key, .rule = rule});
 	return rule;

@@ -7,7 +7,8 @@
 #include "rule.h"
 
 /* The rule cache: exact keys, in sets of four that fill a cache line, first in, first out. 16K
- * rules, 256 KiB, stay in a core's second-level cache and hit 97 to 99 % of real profiles. */
+ * rules, 256 KiB, stay in a core's second-level cache and hit 97 to 99 % of real profiles. What
+ * misses asks for the piece of code around it: a function makes most of its calls by one rule. */
 #define UW_CACHE_BITS 12
 #define UW_CACHE_WAYS 4
 
@@ -25,7 +26,8 @@ struct uw_call {
 };
 
 struct uw_cache_slot {
-	/* Module id << 32 | address from the module's base, and UW_CACHE_CALL; 0 = free. */
+	/* Module id << 32 | address from the module's base, and UW_CACHE_CALL; or that of a piece
+	 * of code, as below; 0 = free. */
 	uint64_t key;
 	union {
 		struct uw_rule rule;
@@ -33,6 +35,13 @@ struct uw_cache_slot {
 	};
 };
 #define UW_CACHE_CALL (UINT64_C(1) << 63)
+
+/* A piece of code has one rule and lies in one page of it. Its key: module id << 42 | number of the
+ * page << 20 | first << 10 | last, the latter two within the page, and UW_CACHE_PIECE. */
+#define UW_CACHE_PIECE (UINT64_C(1) << 62)
+#define UW_PIECE_SHIFT 10
+#define UW_PIECE_MASK ((1u << UW_PIECE_SHIFT) - 1)
+#define UW_PIECE_IDS (UINT32_C(1) << (30 - UW_PIECE_SHIFT)) /* modules from that id on have none */
 
 struct uw_cache_set {
 	struct uw_cache_slot way[UW_CACHE_WAYS];
@@ -43,13 +52,13 @@ _Static_assert(sizeof(struct uw_cache_set) == 64, "a set is a cache line");
 #define UW_HINTS 256
 
 struct uw_walker {
-	struct uw_cache_set *cache; /* in cache_bytes, on a cache line */
-	void *cache_bytes;          /* owned */
+	struct uw_cache_set cache[1u << UW_CACHE_BITS]; /* on a page, as a walker is */
+	unsigned n_missed;                              /* look-ups there */
 	struct sp_counters counters;
 	/* Where in its space's maps an address was found last, by bits of the address. A guess
 	 * that is checked: spaces come and go. */
 	uint32_t hints[UW_HINTS];
-	struct uw_memo *memos; /* owned; UW_MEMO_THREADS */
+	struct uw_memo memos[UW_MEMO_THREADS];
 	/* The frames of the walk under way, as far as they may be kept. */
 	struct uw_memo_frame fresh[UW_MAX_FRAMES + 1];
 };
@@ -59,6 +68,14 @@ static inline struct uw_cache_set *uw_cache_set(struct uw_walker *w, const struc
 						uint64_t from_base)
 {
 	return &w->cache[(from_base ^ m->salt) & ((1u << UW_CACHE_BITS) - 1)];
+}
+
+/* The set of the pieces of code in an address's page. */
+static inline struct uw_cache_set *uw_piece_set(struct uw_walker *w, const struct uw_module *m,
+						uint64_t from_base)
+{
+	uint32_t page = (uint32_t)(from_base >> UW_PIECE_SHIFT);
+	return &w->cache[(page * UINT32_C(0x9e3779b1) ^ m->salt) >> (32 - UW_CACHE_BITS)];
 }
 
 static inline void uw_cache_add(struct uw_cache_set *set, struct uw_cache_slot slot)

@@ -248,10 +248,10 @@ static void miss(const struct load *l)
 		v[j] = p;
 	}
 	double least = 1e18, first = 0;
-	for (int pass = 0; pass < 6 && n; pass++) {
+	for (int pass = 0; pass < 30 && n; pass++) {
 		double t = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (size_t i = 0; i < n; i++)
-			sum += uw_rule_make(v[i].module, v[i].svma).kind;
+			sum += uw_rule_make(v[i].module, v[i].svma, NULL).kind;
 		t = now_ns(CLOCK_THREAD_CPUTIME_ID) - t;
 		if (!pass)
 			first = t;
@@ -282,10 +282,10 @@ static void lazy(const struct load *l)
 		}
 	}
 	double least = 1e18;
-	for (int pass = 0; pass < 4 && n; pass++) {
+	for (int pass = 0; pass < 10 && n; pass++) {
 		double t = now_ns(CLOCK_THREAD_CPUTIME_ID);
 		for (size_t i = 0; i < n; i++)
-			sum += uw_rule_make(v[i].module, v[i].svma).kind;
+			sum += uw_rule_make(v[i].module, v[i].svma, NULL).kind;
 		t = now_ns(CLOCK_THREAD_CPUTIME_ID) - t;
 		if (t < least)
 			least = t;
@@ -388,7 +388,7 @@ static void open_module(const char *path)
 			return;
 		}
 		const struct cfi_code_range *code = &m->code.v[0];
-		struct uw_rule r = uw_rule_make(m, (code->begin + code->end) / 2);
+		struct uw_rule r = uw_rule_make(m, (code->begin + code->end) / 2, NULL);
 		t = now_ns(CLOCK_MONOTONIC) - t;
 		if (!pass)
 			first = t;

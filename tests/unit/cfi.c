@@ -446,14 +446,14 @@ static void test_table(void)
 	memcpy(hdr + 12, words, sizeof words);
 	cfi_table_init(&t, &s, hdr, 12 + sizeof words, 0x20000);
 	tap_ok(t.n == 3 && t.eh_frame_svma == 0x20100, "a header is understood");
-	tap_ok(cfi_table_find(&t, 0x1f7ff, &e) && e.begin == 0x1f000 && e.fde_svma == 0x20100 &&
+	tap_ok(cfi_table_find(&t, 0x1f7ff, 0, &e) && e.begin == 0x1f000 && e.fde_svma == 0x20100 &&
 		       e.next == 0x1f800,
 	       "the entry at or before an address");
-	tap_ok(cfi_table_find(&t, 0x1f800, &e) && e.begin == 0x1f800 && e.fde_svma == 0x20120,
+	tap_ok(cfi_table_find(&t, 0x1f800, 0, &e) && e.begin == 0x1f800 && e.fde_svma == 0x20120,
 	       "an entry's own address");
-	tap_ok(cfi_table_find(&t, UINT64_MAX, &e) && e.fde_svma == 0x20090 && e.next == UINT64_MAX,
+	tap_ok(cfi_table_find(&t, UINT64_MAX, 0, &e) && e.fde_svma == 0x20090 && e.next == UINT64_MAX,
 	       "the last entry");
-	tap_ok(!cfi_table_find(&t, 0x1efff, &e), "nothing lies before the first");
+	tap_ok(!cfi_table_find(&t, 0x1efff, 0, &e), "nothing lies before the first");
 	tap_ok(cfi_table_sorted(&t), "it ascends");
 	struct cfi_code all = {0};
 	size_t c = cie("", NULL, 0);
