@@ -8,7 +8,7 @@
 #define STRIPE (N_LANES * 8)
 
 #define PAGE ((size_t)4096)
-#define STEP ((size_t)256 << 10) /* from a page to the next one */
+#define STEP ((size_t)1 << 20) /* from a page to the next one */
 
 /* Odd numbers with about half of their bits set: digits of pi, from its fractional part on. */
 #define K1 UINT64_C(0x243f6a8885a308d3)

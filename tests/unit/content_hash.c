@@ -80,7 +80,7 @@ static void test_place(void)
 /* Sparse: only the pages that are touched cost memory. */
 static void test_large(void)
 {
-	size_t size = SP_CONTENT_HASH_MAX + (256 << 10) + 8192, half = SP_CONTENT_HASH_MAX / 2;
+	size_t size = SP_CONTENT_HASH_MAX + (1 << 20) + 8192, half = SP_CONTENT_HASH_MAX / 2;
 	uint8_t *p = calloc(1, size);
 	if (!p) {
 		tap_ok(false, "there is memory for a large file");
@@ -94,7 +94,7 @@ static void test_large(void)
 	tap_str(hex_of(p, size), zeros, "most of its middle does not");
 	tap_ok(strcmp(hex_of(p, SP_CONTENT_HASH_MAX), whole) != 0, "that of one below the limit does");
 	p[half + 4096] = 0;
-	const size_t places[] = {half - 1, half + (256 << 10) - 4096, half + (256 << 10) - 1, size - half,
+	const size_t places[] = {half - 1, half + (1 << 20) - 4096, half + (1 << 20) - 1, size - half,
 				 size - 1};
 	size_t missed = 0;
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -109,7 +109,7 @@ static void test_large(void)
 /* Parts of all sizes around the places where there is one more: in order, apart, within the file. */
 static void test_parts(void)
 {
-	size_t step = 256 << 10, bad = 0, n_middle[2] = {0};
+	size_t step = 1 << 20, bad = 0, n_middle[2] = {0};
 	for (size_t k = 0; k < 4; k++) {
 		for (size_t d = 0; d < 3; d++) {
 			size_t size = SP_CONTENT_HASH_MAX + k * step + d - 1, end = 0, all = 0, at, n, i = 0;
@@ -126,7 +126,7 @@ static void test_parts(void)
 		}
 	}
 	tap_eq(bad, 0, "parts are apart, and the last one ends the file");
-	tap_eq(n_middle[1], n_middle[0], "a page of each whole 256 KiB between");
+	tap_eq(n_middle[1], n_middle[0], "a page of each whole MiB between");
 }
 
 int main(void)
