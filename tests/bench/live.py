@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The recorders side by side: our whole pipeline into a spool, perf record, samply record, and the
 Rust crate stackpulse (tests/bench/crate), each with its default ring and with 32 MB (samply's cannot
-be set).
+be set); ours by its perf engine too.
 
     make bench-live LIVE='[--runs N] [--hz 99,999,4999] [--targets deep,cpp,cc1plus,tsc,rustc]
-                          [--tools stackpulse,"stackpulse 32M",crate,"crate 32M",perf,"perf 32M",samply] [--more]'
+                          [--tools stackpulse,"stackpulse 32M",…] [--more]'
 
 Without options it runs the whole matrix; each option takes a part of it. CPU is that of all the
 recorder's processes, user + system: the whole command's less the target's. Target: its own CPU
@@ -26,7 +26,7 @@ from bench import BUILD, HERE, STACK, WORK, Cost, measure, median, path, say, sh
 
 RATES = [99, 999, 4999]
 TARGETS = ["deep", "cpp", "cc1plus", "tsc", "rustc"]
-TOOLS = ["stackpulse", "stackpulse 32M", "crate", "crate 32M", "perf", "perf 32M", "samply"]
+TOOLS = ["stackpulse", "stackpulse 32M", "stackpulse perf engine", "crate", "crate 32M", "perf", "perf 32M", "samply"]
 ALONE = "nothing"
 RING = "32M"
 RING_STACKS = 512  # of 64 KiB, as the crate counts
@@ -78,8 +78,9 @@ def commands(hz, target, samply, harness):
     """(name, command, output) of each recorder."""
     inner = "./cpu inner " + target
     rest = "2>capture.log | sp-unwind 2>unwind.log | sp-spool -o live.spool 2>spool.log"
-    all_of = [("stackpulse", "sp-capture -F %d -s %d -- %s %s" % (hz, STACK, inner, rest), "live.spool"),
-              ("stackpulse 32M", "sp-capture --ring %s -F %d -s %d -- %s %s" % (RING, hz, STACK, inner, rest), "live.spool")]
+    all_of = [(name, "sp-capture %s -F %d -s %d -- %s %s" % (options, hz, STACK, inner, rest), "live.spool")
+              for name, options in (("stackpulse", ""), ("stackpulse 32M", "--ring " + RING),
+                                    ("stackpulse perf engine", "--engine=perf"))]
     if harness:
         for name, stacks in (("crate", 0), ("crate 32M", RING_STACKS)):
             all_of.append((name, "%s %d %d %d crate.spool %s 2>crate.log" % (harness, hz, STACK, stacks, inner), "crate.spool"))
