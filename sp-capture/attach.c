@@ -232,18 +232,11 @@ static int root_add(struct cap_session *s, int32_t pid, struct sp_err *err)
 
 static void emit_threads(struct cap_session *s, int32_t pid, struct cap_proc *q)
 {
-	struct list l = {0};
-	char comm[64];
-	if (sp_tasks_list(pid, &l.v, &l.n, &l.cap, NULL) >= 0) {
-		for (size_t i = 0; i < l.n; i++) {
-			cap_task_comm(pid, l.v[i], comm);
-			if (comm[0])
-				cap_emit_comm(&s->emit, pid, l.v[i], comm, s->emit.now_ns);
-		}
-		q->n_threads = (uint32_t)l.n;
-		s->n_threads += l.n;
-	}
-	free(l.v);
+	int n = cap_emit_names(&s->emit, pid, s->emit.now_ns);
+	if (n <= 0)
+		return;
+	q->n_threads = (uint32_t)n;
+	s->n_threads += (size_t)n;
 }
 
 /* What the process is and has mapped: into the stream, dated before its first sample. */
@@ -358,7 +351,7 @@ int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed 
 	if (rc >= 0)
 		rc = found->mappings = cap_emit_maps(&s->emit, q, s->emit.now_ns, err);
 	if (rc >= 0) {
-		/* Whoever was born since has inherited events: their names are told again. */
+		/* Whoever was born since has inherited events. */
 		size_t before = s->n_threads;
 		emit_threads(s, pid, q);
 		s->n_threads = before;

@@ -34,7 +34,9 @@ void cap_emit_deinit(struct cap_emit *e)
 	cap_procs_deinit(&e->procs);
 	cap_stacks_deinit(&e->stacks);
 	cap_waits_deinit(&e->waits);
+	cap_throttles_deinit(&e->throttles);
 	sp_map64_deinit(&e->kernel_ips);
+	sp_map64_deinit(&e->names);
 	sp_buf_deinit(&e->scratch);
 	sp_buf_deinit(&e->text);
 	cap_cmdlines_deinit(&e->cmdlines);
@@ -349,26 +351,6 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 	tell_losses(e, r, cpu_index);
 }
 
-static void emit_throttle(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en,
-			  size_t cpu_index)
-{
-	struct cap_loss *l = &e->losses[cpu_index];
-	uint8_t *p = cap_emit_take(e, en->size);
-	if (p) {
-		cap_ring_copy(r, en->pos, p, en->size);
-		sp_put64(p + 16, CAP_EVENT_ID);
-		sp_put64(p + 24, CAP_EVENT_ID);
-		sp_put64(p + en->size - 8, CAP_EVENT_ID);
-	}
-	if (en->type == PERF_RECORD_THROTTLE) {
-		sp_count(&e->counters, SP_C_throttled, 1);
-		l->throttled_ns = en->time_ns;
-	} else if (l->throttled_ns) {
-		cap_emit_loss(e, l->throttled_ns, en->time_ns, r->cpu, 1, 1);
-		l->throttled_ns = 0;
-	}
-}
-
 /* The least size at which a record's fields are all there. */
 static uint32_t least_size(uint32_t type)
 {
@@ -437,7 +419,7 @@ void cap_emit_record(struct cap_emit *e, struct cap_ring *r, const struct cap_en
 		break;
 	case PERF_RECORD_THROTTLE:
 	case PERF_RECORD_UNTHROTTLE:
-		emit_throttle(e, r, en, cpu_index);
+		cap_throttles_record(e, r, en);
 		break;
 	default:
 		cap_emit_pass(e, r, en);

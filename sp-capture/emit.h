@@ -11,6 +11,7 @@
 #include "procs.h"
 #include "ring.h"
 #include "stacks.h"
+#include "throttles.h"
 #include "waits.h"
 
 #define CAP_EVENT_ID UINT64_C(1) /* the one id of the sampling event's attr */
@@ -18,7 +19,6 @@
 
 struct cap_loss {
 	uint64_t from_ns, to_ns, count; /* not told to the stream yet */
-	uint64_t throttled_ns;          /* since when the kernel throttles, 0 = it does not */
 };
 
 struct cap_emit {
@@ -26,8 +26,10 @@ struct cap_emit {
 	struct cap_procs procs;
 	struct cap_stacks stacks;
 	struct cap_waits waits;
+	struct cap_throttles throttles;
 	struct sp_counters counters;
 	struct sp_map64 kernel_ips; /* distinct kernel addresses of samples */
+	struct sp_map64 names;      /* by tid: a hash of the name that the stream has */
 	struct sp_buf scratch, text;
 	uint64_t object;                /* numbers of our extension records */
 	uint64_t now_ns;                /* time of the newest record written */
@@ -96,6 +98,9 @@ void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids);
 /* Side-band that we make ourselves. */
 void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
 		   uint64_t time_ns);
+/* The names of a process's threads as they are now, where the stream has others. The number of its
+ * threads, or an error when it is gone. */
+int cap_emit_names(struct cap_emit *e, int32_t pid, uint64_t time_ns);
 void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
 		    size_t path_len, uint64_t time_ns);
 void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b);

@@ -2,6 +2,7 @@
  * ring records say it, or as /proc does where they do not. */
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -28,6 +29,28 @@ static void put_id(uint8_t *p, size_t size, int32_t pid, int32_t tid, uint64_t t
 	sp_sample_id_put(p + size - SP_SAMPLE_ID_BYTES, &sid);
 }
 
+/* --- names --- */
+
+/* What the stream has as a thread's name, as a hash: 0 = none that we know of. */
+static void note_name(struct cap_emit *e, int32_t tid, const char *comm)
+{
+	uint32_t hash = (uint32_t)sp_hash(comm, strnlen(comm, 63), 0) >> 1;
+	sp_map64_put(&e->names, (uint32_t)tid, hash ? hash : 1);
+}
+
+static bool has_name(const struct cap_emit *e, int32_t tid, const char *comm)
+{
+	uint32_t hash = (uint32_t)sp_hash(comm, strnlen(comm, 63), 0) >> 1;
+	return sp_map64_get(&e->names, (uint32_t)tid) == (hash ? hash : 1);
+}
+
+/* A thread is born with its maker's name. */
+static void inherit_name(struct cap_emit *e, int32_t tid, int32_t ptid)
+{
+	uint32_t hash = sp_map64_get(&e->names, (uint32_t)ptid);
+	sp_map64_put(&e->names, (uint32_t)tid, hash == SP_NOT_FOUND ? 0 : hash);
+}
+
 static void emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint16_t misc,
 		      uint64_t time_ns)
 {
@@ -41,11 +64,27 @@ static void emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *
 	memcpy(p + 16, comm, len);
 	put_id(p, size, pid, tid, time_ns);
 	cap_emit_time(e, time_ns);
+	note_name(e, tid, comm);
 }
 
 void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
 {
 	emit_comm(e, pid, tid, comm, 0, time_ns);
+}
+
+int cap_emit_names(struct cap_emit *e, int32_t pid, uint64_t time_ns)
+{
+	int32_t *tids = NULL;
+	size_t n = 0, cap = 0;
+	char comm[64];
+	int rc = sp_tasks_list(pid, &tids, &n, &cap, NULL);
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		cap_task_comm(pid, tids[i], comm);
+		if (comm[0] && !has_name(e, tids[i], comm))
+			emit_comm(e, pid, tids[i], comm, 0, time_ns);
+	}
+	free(tids);
+	return rc < 0 ? rc : (int)n;
 }
 
 void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
@@ -287,7 +326,9 @@ void cap_emit_comm_record(struct cap_emit *e, const struct cap_ring *r, const st
 		emit_comm(e, pid, pid, comm, 0, en->time_ns);
 		return;
 	}
-	cap_emit_pass(e, r, en);
+	const uint8_t *p = cap_emit_pass(e, r, en);
+	if (p)
+		note_name(e, (int32_t)sp_get32(p + 12), (const char *)p + 16);
 	if (q)
 		apply_exec(e, q, en->time_ns);
 }
@@ -305,6 +346,7 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	if (q && en->time_ns <= q->shown_ns)
 		return;
 	cap_stacks_forget(&e->stacks, tid);
+	inherit_name(e, tid, ptid);
 	e->n_born++;
 	if (pid == ppid) {
 		if (q)
@@ -341,6 +383,7 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	if (e->on_thread_exit)
 		e->on_thread_exit(e->arg, tid);
 	cap_switches_ended(e, tid);
+	cap_throttles_ended(e, tid, en->time_ns);
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
 	if (!q || (en->time_ns <= q->shown_ns && tid != pid) || (q->n_threads && --q->n_threads))
 		return;

@@ -102,6 +102,7 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err)
 	cap_waits_flush(&s->emit);
 	embed_all(s);
 	emit_final_losses(s);
+	cap_throttles_end(&s->emit, s->end_ns);
 	emit_counters(s);
 	cap_emit_round(&s->emit, s->rings, true);
 	emit_end(s, NULL);
@@ -115,6 +116,7 @@ void cap_session_tell_failure(struct cap_session *s, const struct sp_err *err)
 		return;
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();
+	cap_throttles_end(&s->emit, s->end_ns);
 	emit_counters(s);
 	cap_emit_round(&s->emit, s->rings, true);
 	emit_end(s, err->msg);

@@ -20,7 +20,7 @@
 #include "tasks.h"
 
 /* What the keeper reports. */
-enum { HELD = 1, STOPPED_BEFORE = 2, REFUSED = 3, TIMED_OUT = 4, TARGET_GONE = 5 };
+enum { HELD = 1, REFUSED = 2, TIMED_OUT = 3, TARGET_GONE = 4, KEEPER_DEAD = 5 };
 
 struct report {
 	int what, os;
@@ -231,8 +231,8 @@ static int start(struct cap_hold *h, int32_t pid, void (*run)(int32_t, int), str
 		n = read(fds[0], r, sizeof *r);
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof *r)
-		*r = (struct report){TIMED_OUT, 0};
-	*h = (struct cap_hold){.keeper = keeper, .fd = fds[0]};
+		*r = (struct report){KEEPER_DEAD, 0};
+	*h = (struct cap_hold){.keeper = keeper, .fd = fds[0], .pid = pid};
 	return 0;
 }
 
@@ -270,6 +270,9 @@ int cap_hold_begin(struct cap_hold *h, int32_t pid, struct sp_err *err)
 	if (r.what == REFUSED)
 		return sp_err_set(err, SP_ERR_PERM, r.os, "cannot hold process %d: kill: %s", pid,
 				  strerror(r.os));
+	if (r.what == KEEPER_DEAD)
+		return sp_err_set(err, SP_ERR_IO, EINTR,
+				  "cannot hold process %d: our process that holds it was ended", pid);
 	return sp_err_set(err, SP_ERR_LIMIT, ETIMEDOUT,
 			  "cannot hold process %d: a thread did not stop within %d s; it runs on",
 			  pid, CAP_HOLD_MS / 1000);
@@ -285,8 +288,15 @@ int cap_hold_end(struct cap_hold *h, struct sp_err *err)
 	close(h->fd);
 	while (!early && waitpid(h->keeper, &status, __WALL) < 0 && errno == EINTR)
 		;
+	/* Somebody killed the watchdog: its last task is ours. */
+	if (h->by_signal && WIFSIGNALED(status))
+		kill(h->pid, SIGCONT);
 	h->keeper = 0;
 	h->fd = -1;
+	if (early && WIFSIGNALED(status))
+		return sp_err_set(err, SP_ERR_IO, EINTR,
+				  "the hold ended early: signal %d to our process that held it",
+				  WTERMSIG(status));
 	if (early)
 		return sp_err_set(err, SP_ERR_LIMIT, ETIMEDOUT,
 				  "the hold ended after %d s, before all events were open",

@@ -191,7 +191,7 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 			cap_attach_switch(s, true);
 			if (s->o->off_cpu)
 				cap_asleep_all(s);
-			cap_recover_maps(s);
+			cap_recover_all(s);
 			cap_control_say(s->control, "enabled");
 			break;
 		case CAP_DISABLE:

@@ -83,8 +83,26 @@ static void say_waits(const struct cap_session *s)
 			  (unsigned long long)s->emit.waits.n_bare);
 }
 
+/* What was off, and the next step to take. */
+static void tell_step(const struct cap_session *s, char *out, size_t size)
+{
+	const struct sp_counters *c = &s->emit.counters;
+	unsigned long long lost = c->v[SP_C_lost_events], held = c->v[SP_C_throttled];
+	int n = snprintf(out, size, "%s",
+			 !lost ? ""
+			 : s->emit.n_dropped * 2 > lost
+				 ? "; to lose less: a faster reader of the stream"
+				 : "; to lose less: a larger --ring, a lower -F or -s");
+	if (held)
+		snprintf(out + n, size - (size_t)n,
+			 "; the kernel throttled sampling %llu times, %.3f s of threads in all: a "
+			 "lower -F",
+			 held, (double)s->emit.throttles.total_ns / 1e9);
+}
+
 static void say_closing(const struct cap_session *s)
 {
+	char step[256];
 	const struct sp_counters *c = &s->emit.counters;
 	double seconds = s->enabled_ns ? (double)(s->end_ns - s->enabled_ns) / 1e9 : 0;
 	unsigned long long samples = c->v[SP_C_samples], lost = c->v[SP_C_lost_events];
@@ -100,20 +118,18 @@ static void say_closing(const struct cap_session *s)
 			"{\"stage\": \"sp-capture\", \"samples\": %llu, \"lost_events\": %llu, "
 			"\"clock\": \"%s\", \"rate_hz\": %llu, \"threads\": %zu, \"ring_bytes\": "
 			"%zu, \"ring_written\": %llu, \"bytes\": %llu, \"engine\": \"%s\", "
-			"\"cpu_us\": %.0f, \"seconds\": %.3f}\n",
+			"\"throttled\": %llu, \"cpu_us\": %.0f, \"seconds\": %.3f}\n",
 			samples, lost, s->sampler.event->name,
 			(unsigned long long)s->sampler.rate_hz, threads, s->ring_bytes,
 			s->bpf ? (unsigned long long)s->rings[s->n_cpus].scanned : 0ull,
-			(unsigned long long)s->n_bytes, s->bpf ? "bpf" : "perf", cpu, seconds);
+			(unsigned long long)s->n_bytes, s->bpf ? "bpf" : "perf",
+			(unsigned long long)c->v[SP_C_throttled], cpu, seconds);
 		return;
 	}
+	tell_step(s, step, sizeof step);
 	sp_note("%llu samples, %llu lost; %s %llu Hz; %zu thread%s; %.1f s%s", samples, lost,
 		s->sampler.event->name, (unsigned long long)s->sampler.rate_hz, threads,
-		threads == 1 ? "" : "s", seconds,
-		!lost ? ""
-		: s->emit.n_dropped * 2 > lost
-			? "; to lose less: a faster reader of the stream"
-			: "; to lose less: a larger --ring, a lower -F or -s");
+		threads == 1 ? "" : "s", seconds, step);
 }
 
 /* Exit as the command did. */

@@ -43,17 +43,6 @@ void cap_recover_reap(struct cap_session *s)
 	cap_recover_reap_some(s, 0, s->emit.procs.n);
 }
 
-void cap_recover_maps(struct cap_session *s)
-{
-	uint64_t drained_ns = cap_now_ns();
-	for (size_t i = 0; i < s->emit.procs.n; i++) {
-		struct cap_proc *q = user_process(s, i);
-		if (q)
-			cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
-		cap_recover_keep_up(s, &drained_ns);
-	}
-}
-
 static void find_descendants(struct cap_session *s)
 {
 	for (size_t i = 0; i < s->n_roots; i++) {
@@ -68,14 +57,28 @@ static void find_descendants(struct cap_session *s)
 	}
 }
 
-/* One process: an exec that was not seen, its mappings, its end. */
+/* One process: an exec that was not seen, its mappings, the names of its threads, its end. */
 static void recover_process(struct cap_session *s, struct cap_proc *q)
 {
 	cap_emit_missed_exec(&s->emit, q, s->emit.now_ns);
+	int found = cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
 	/* A zombie's maps are empty. */
-	if (cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL) > 0 || sp_process_exists(q->pid))
-		return;
-	cap_emit_gone(&s->emit, q);
+	if (cap_emit_names(&s->emit, q->pid, s->emit.now_ns) < 0 && found <= 0 &&
+	    !sp_process_exists(q->pid))
+		cap_emit_gone(&s->emit, q);
+}
+
+void cap_recover_all(struct cap_session *s)
+{
+	uint64_t drained_ns = cap_now_ns();
+	if (s->o->follow && !s->o->all)
+		find_descendants(s);
+	for (size_t i = 0; i < s->emit.procs.n; i++) {
+		struct cap_proc *q = user_process(s, i);
+		if (q)
+			recover_process(s, q);
+		cap_recover_keep_up(s, &drained_ns);
+	}
 }
 
 /* With thousands of processes this takes longer than the rings hold out: a slice at a time, and a

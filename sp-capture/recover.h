@@ -4,12 +4,12 @@
 
 #include "session.h"
 
-/* When side-band may have been lost: mappings, new descendants and ended processes; at most four
- * times a second unless forced. */
+/* When side-band may have been lost: execs, mappings, names of threads, new descendants and ended
+ * processes; at most four times a second unless forced. */
 void cap_recover(struct cap_session *s, bool forced);
 
-/* Mappings of all processes, as after enable. */
-void cap_recover_maps(struct cap_session *s);
+/* All of that at once, as after enable: nothing was told while sampling was disabled. */
+void cap_recover_all(struct cap_session *s);
 
 /* Between two processes, of many: what is done to all takes longer than the rings hold out, and
  * they are drained from time to time. Processes may go meanwhile. */

@@ -159,23 +159,11 @@ int cap_system_prepare(struct cap_session *s, struct sp_err *err)
 
 static void tell_threads(struct cap_session *s, const struct sp_stat *st, int32_t pid)
 {
-	int32_t *tids = NULL;
-	size_t n = 0, cap = 0;
-	char comm[64];
+	int n = st->n_threads > 1 ? cap_emit_names(&s->emit, pid, s->emit.now_ns) : 0;
 	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
-	if (st->n_threads > 1)
-		sp_tasks_list(pid, &tids, &n, &cap, NULL);
-	for (size_t i = 0; i < n; i++) {
-		if (tids[i] == pid)
-			continue;
-		cap_task_comm(pid, tids[i], comm);
-		if (comm[0])
-			cap_emit_comm(&s->emit, pid, tids[i], comm, s->emit.now_ns);
-	}
-	if (q && n)
+	if (q && n > 0)
 		q->n_threads = (uint32_t)n;
-	s->n_threads += n ? n : 1;
-	free(tids);
+	s->n_threads += n > 0 ? (size_t)n : 1;
 }
 
 static void tell_process(struct cap_session *s, int32_t pid)

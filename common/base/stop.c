@@ -57,10 +57,12 @@ void sp_stop_install(enum sp_stop_mode mode)
 		pipe_fds[0] = pipe_fds[1] = -1;
 	struct sigaction sa = {.sa_handler = on_signal}; /* no SA_RESTART: reads must wake */
 	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	struct sigaction hup;
-	if (sigaction(SIGHUP, NULL, &hup) < 0 || hup.sa_handler != SIG_IGN) /* nohup(1) */
-		sigaction(SIGHUP, &sa, NULL);
+	for (int i = 0; i < 2; i++) {
+		static const int signals[] = {SIGTERM, SIGHUP};
+		struct sigaction was;
+		if (sigaction(signals[i], NULL, &was) < 0 || was.sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+	}
 	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
 	sigaction(SIGXFSZ, &sa, NULL); /* a file that may not grow is EFBIG */

@@ -1,7 +1,7 @@
 /* Stopping by signal, as design.md's section on signals says it: what a tool does with the first
  * SIGINT depends on whether its input is a pipe; the second within 2 s, SIGTERM and SIGHUP end the
- * reading at once. SIGPIPE and SIGXFSZ are ignored: a
- * dead reader shows as EPIPE, a file that may not grow as EFBIG. */
+ * reading at once, unless they were ignored at the start (nohup(1), the stages that sp-capture runs).
+ * SIGPIPE and SIGXFSZ are ignored: a dead reader shows as EPIPE, a file that may not grow as EFBIG. */
 #ifndef SP_BASE_STOP_H
 #define SP_BASE_STOP_H
 

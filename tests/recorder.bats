@@ -1,0 +1,291 @@
+#!/usr/bin/env bats
+# sp-capture as a recorder to trust on a production machine: what ends it, what it loses and says so,
+# what the kernel does to it meanwhile; by exact numbers where there are any.
+#
+# shellcheck disable=SC2094,SC2030,SC2031,SC2154 # each test is a shell of its own; s is a name; live.bash has more
+
+load lib
+load live
+
+setup() {
+	live_setup
+	limit='' small=''
+}
+teardown() {
+	[ -z "$limit" ] || echo "$limit" >/proc/sys/kernel/perf_event_max_sample_rate
+	live_teardown
+	[ -z "$small" ] || umount -l "$small"
+}
+
+# --- holding ---
+
+# Kill at every third instant of a hold, until it is over before: kill_all main|keeper|watch HOLD COMMAND…
+kill_all() {
+	local mode=$1 hold=$2 at=0 status
+	shift 2
+	until [ "${status:-0}" = 1 ]; do
+		status=0
+		"$SP_PROG/kill_at" "$mode" "$hold" $at "$@" >s 2>log || status=$?
+		[ $status -le 1 ] || fail "$mode $at: $status: $(cat log)"
+		await in_state "$pid" S || fail "$mode $at: $(states_of "$pid")"
+		at=$((at + 3))
+	done
+	[ $at -gt 30 ] || fail "$at instants"
+}
+
+@test "held by ptrace: whoever is killed, and whenever, the target runs on" {
+	local mode
+	start cap_many 3
+	await grep -q ready start.out
+	for mode in main keeper watch; do
+		kill_all $mode 1 sp-capture --stop -q -d 0.01 -p "$pid"
+	done
+}
+
+@test "held by SIGSTOP: whoever is killed, and whenever, the target runs on" {
+	local mode
+	start cap_many 3
+	await grep -q ready start.out
+	for mode in main keeper watch; do
+		kill_all $mode 2 "$SP_PROG/no_call" ptrace EPERM sp-capture --stop -q -d 0.01 -p "$pid"
+	done
+}
+
+# --- names ---
+
+# cap_names under sp-capture OPTIONS…; step LETTER is answered, and sampled, before it returns.
+start_names() {
+	mkfifo in fifo
+	exec 9<>in
+	"$SP_PROG/cap_names" <in >start.out 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	await grep -q ready start.out
+	begin s --control fifo "$@" -p "$pid"
+	sampled
+}
+step() { : >start.out; printf %s "$1" >&9; await grep -q "done $1" start.out; }
+samples() { echo summary >fifo; sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1; }
+more_than() { [ "$(samples)" -gt "$1" ]; }
+sampled() { samples >/dev/null; await grep -q 'control: [0-9]* samples' log; await more_than $(($(samples) + 100)); }
+# The names of the workers' samples in their order, one of a run; one worker's.
+names_seen() {
+	perf script --no-inline -F comm,tid -i - <s 2>/dev/null |
+		awk 'NF == 2 && $2 ~ /^[0-9]+$/ { print $2, $1 }' | sort -s -k1,1n | uniq | awk '
+			$1 != last { n++; last = $1 } n == 1 { printf "%s ", $2 }'
+}
+
+@test "a pool thread renamed while recording, by itself and by another: each sample has the name of its time" {
+	start_names
+	step s
+	sampled
+	step o
+	sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	equal "$(names_seen)" "cap_names a-self-0 other-0 " "names"
+	sp-unwind <s 2>log | sp-spool -o names.spool 2>>log
+	local folded
+	folded=$(sp-sym --format=folded names.spool | cut -d';' -f1 | sort | tr '\n' ' ')
+	holds "$folded" "cap_names "
+	sp-sym -f text names.spool | awk '/^[a-z]/ { print $1 }' | sort -u | tr '\n' ' ' >seen
+	equal "$(cat seen)" "a-self-0 a-self-1 cap_names other-0 other-1 " "names in the spool"
+}
+
+@test "what happens while sampling is disabled is known when it is enabled: names, an exec" {
+	start_names
+	echo disable >fifo
+	await grep -q 'control: disabled' log
+	step s
+	echo enable >fifo
+	await grep -q 'control: enabled' log
+	sampled
+	echo disable >fifo
+	await sh -c 'test $(grep -c "control: disabled" log) = 2'
+	printf x >&9
+	await grep -q next start.out
+	echo enable >fifo
+	await sh -c 'test $(grep -c "control: enabled" log) = 2'
+	sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	equal "$(names_seen)" "cap_names exe " "names of the first thread" || equal "$(names_seen)" "exe "
+	equal "$(stream ext s | grep -c '^exec')" 2 "exec markers"
+	holds "$(stream ext s | grep '^exec')" "cap_names next"
+	perf script --no-inline -F tid,comm,ip,sym -i - <s 2>/dev/null >script
+	grep -q a-self-1 script
+	# After the second exec there is no name of before, and none of its functions.
+	awk '/next_hot/ { at = NR } /a-self/ && at { exit 1 } /pool_hot/ && at { exit 1 }' script
+}
+
+@test "a thread renamed, a child forked, a library mapped while records are lost: all of it is known again" {
+	start_names --engine perf -F 4999 -s 65528 --ring 256K
+	kill -STOP "$capture"
+	# Until the rings have overflowed, whichever CPU the workers are on.
+	local now
+	now=$(awk '{ print $14 }' "/proc/$pid/stat")
+	busy() { [ "$(awk '{ print $14 }' "/proc/$pid/stat")" -gt $((now + 60)) ]; }
+	await busy
+	step s
+	kill -CONT "$capture"
+	sampled
+	sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	[ "$(tail -n 1 log | sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p')" -gt 100 ] || fail "$(cat log)"
+	equal "$(names_seen)" "cap_names a-self-0 " "names"
+	stream ext s | grep -q 'lifecycle_gaps'
+}
+
+# --- the kernel's own limits ---
+
+# The limit of the rate, lower for a while. It stays above what the other suites ask for.
+lower_rate() {
+	limit=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+	echo 20000 >/proc/sys/kernel/perf_event_max_sample_rate
+}
+
+@test "throttled: each period in the stream, in the counter, in the last line and in the spool" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	local n told
+	begin s --engine perf -F 80000 -s 256 -- "$SP_PROG/threads" 400
+	lower_rate
+	wait "$capture" || fail "$(cat log)"
+	echo "$limit" >/proc/sys/kernel/perf_event_max_sample_rate
+	limit=''
+	n=$(stream types s | awk '$1 == 5 { print $2 }')
+	[ "${n:-0}" -gt 10 ] || fail "$n THROTTLE records: $(cat log)"
+	equal "$(stream ext s | awk '$1 == "loss" && $5 == 1 { n++ } END { print n + 0 }')" "$n" "periods"
+	equal "$(stream ext s | grep -o ' throttled [0-9]*')" " throttled $n" "the counter"
+	holds "$(cat log)" "the kernel throttled sampling $n times, "
+	# Each has a length, no longer than the recording; together what the last line says.
+	told=$(stream ext s | awk '$1 == "loss" && $5 == 1 { if ($3 < $2) exit 1; n += $3 - $2 } END { printf "%.3f", n / 1e9 }')
+	holds "$(cat log)" ", $told s of threads in all"
+	sp-unwind <s 2>log2 | sp-spool -o held.spool 2>>log2
+	equal "$(stat_of held.spool throttled)" "$n"
+	holds "$(sp-sym -f stats held.spool)" "the kernel slowed sampling down"
+}
+
+@test "the kernel lowers its limit while recording: what is added later is sampled at the lower rate" {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	start threads 60000
+	local first=$pid n
+	mkfifo fifo
+	begin s --engine perf --control fifo -F 80000 -s 256 -p "$first"
+	lower_rate
+	start chain-pie 60000
+	echo "add $pid" >fifo
+	await grep -q "control: add $pid" log
+	echo "$limit" >/proc/sys/kernel/perf_event_max_sample_rate
+	limit=''
+	holds "$(cat log)" "add $pid: attached"
+	samples_of() { echo summary >fifo; [ "$(sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1)" -gt 60000 ]; }
+	await samples_of
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	n=$(stream stacks s | awk -v p="$pid" '$1 == p' | wc -l)
+	[ "$n" -gt 100 ] || fail "$n samples of what was added"
+	stream ext s | grep -q 'exact_loss=1'
+}
+
+@test "above the limit, both numbers: attached, launched, all CPUs, and by --check" {
+	local max how
+	max=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+	start threads 60000
+	for how in "-p $pid" "-t $pid" "-a" "--check"; do
+		local status=0
+		# shellcheck disable=SC2086 # words
+		sp-capture -F $((max + 1)) $how >out 2>log || status=$?
+		equal "$status" 1 "$how"
+		holds "$(cat out log)" "cannot sample at $((max + 1)) Hz: the kernel's limit is $max Hz"
+		holds "$(cat out log)" "use -F $max or -F max"
+	done
+}
+
+# --- what is lost ---
+
+# cap_faults N DEPTH under sp-capture, which writes to $1 and has the OPTIONS…: an event for each of its
+# page faults. The faults are made by go_faults.
+start_faults() { # OUTPUT N DEPTH OPTIONS…
+	local out=$1 n=$2 depth=$3
+	shift 3
+	mkfifo in
+	exec 9<>in
+	"$SP_PROG/cap_faults" "$n" "$depth" <in >start.out 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	await grep -q ready start.out
+	env --default-signal=INT sp-capture --engine perf -e page-faults -F max "$@" -p "$pid" >"$out" 2>log 3>&- 9>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+}
+go_faults() { printf x >&9; await grep -q "^done" start.out; }
+# What came and what was lost together, and by the stream's own records.
+equal_faults() { # N LEAST-LOST
+	local kept lost told
+	kept=$(stream stacks s | wc -l)
+	lost=$(sed -n 's/.* samples, \([0-9]*\) lost.*/\1/p' log)
+	told=$(stream ext s | awk '$1 == "loss" && $5 == 0 { n += $6 } END { print n + 0 }')
+	equal $((kept + lost)) "$1" "kept $kept and lost $lost"
+	equal "$told" "$lost" "losses with CPU and time"
+	[ "$lost" -ge "$2" ] || fail "$lost lost"
+}
+need_faults() {
+	[ "$(cat /proc/sys/kernel/perf_event_max_sample_rate)" -ge 100000 ] || skip "the kernel has lowered its limit"
+	# shellcheck disable=SC3045
+	[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || skip "pages cannot be locked"
+}
+
+@test "received and lost are all that the kernel tried to write, to the last: rings full, nobody looks" {
+	need_faults
+	start_faults s 20000 0 -s 1024 --ring 256K
+	kill -STOP "$capture"
+	go_faults
+	kill -CONT "$capture"
+	kill -INT "$capture"
+	wait "$capture" || fail "$(cat log)"
+	stream order s
+	equal_faults 20000 10000
+}
+
+@test "received and lost are all that the kernel tried to write, to the last: a reader that pauses" {
+	need_faults
+	mkfifo pipe go
+	sh -c 'read -r _ <go; exec cat' <pipe >s 3>&- &
+	pids+=("$!")
+	local reader=$!
+	start_faults pipe 4000 40000 -s 65528
+	# 160 MB of stacks; pipe and blocks hold 65.
+	go_faults
+	kill -INT "$capture"
+	echo >go
+	wait "$capture" || fail "$(cat log)"
+	wait "$reader"
+	stream order s
+	equal_faults 4000 1000
+	holds "$(cat log)" "a faster reader"
+	[ "$(stream stacks s | awk '$3 < 40000' | wc -l)" = 0 ] || fail "short stacks"
+}
+
+# --- what ends it ---
+
+@test "a signal to the whole process group - a closed terminal, timeout(1) - loses nothing with -o FILE.spool" {
+	local sig
+	start threads 60000
+	for sig in HUP TERM INT; do
+		rm -f log a.spool
+		setsid env --default-signal=INT,HUP,TERM sp-capture -o a.spool -p "$pid" 2>log 3>&- &
+		capture=$!
+		pids+=("$capture")
+		await grep -q recording log
+		kill -$sig -- -"$capture"
+		wait "$capture" || fail "$sig: $?: $(cat log)"
+		equal "$(sp-sym -f stats a.spool | sed -n 's/^spool  *//p')" whole "$sig"
+		equal "$(stat_of a.spool samples)" "$(sed -n 's/^sp-capture: \([0-9]*\) samples.*/\1/p' log)" "$sig: samples"
+	done
+	in_state "$pid" T && fail "the target is stopped"
+	kill -0 "$pid"
+}
