@@ -340,7 +340,7 @@ static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fd
 		uint64_t off = e.fde_svma - s->svma;
 		if (off >= s->size || !cfi_fde_parse(s, (size_t)off, fde) || fde->begin != e.begin)
 			return index_fde(distrust(lazily(m), false), s, svma, fde);
-		if (svma < fde->end) {
+		if (svma >= fde->begin && svma < fde->end) {
 			fde->alone = fde->end <= e.next;
 			return true;
 		}

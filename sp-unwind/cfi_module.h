@@ -26,8 +26,8 @@ struct cfi_marked {
 #define CFI_MARKED_MAX 32768u /* marks of a module, 2.5 MiB; all of cc1plus would have 988 */
 
 /* Where in the table each page of so much code begins. */
-#define CFI_PLACE_SHIFT 11
-#define CFI_PLACES_MAX (UINT64_C(1) << 18)
+#define CFI_PLACE_SHIFT 10
+#define CFI_PLACES_MAX (UINT64_C(1) << 19)
 #define CFI_PLACES_FROM 64u /* look-ups without: most files of a process get few */
 
 /* Of the file, of its debug file. */

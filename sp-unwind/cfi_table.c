@@ -114,29 +114,26 @@ size_t cfi_table_place(const struct cfi_table *t, uint64_t pc)
 	return search(t, pc, 0, t->n);
 }
 
-#define SCAN 8u /* entries, a cache line */
-
-/* Of that many entries, those with an address <= pc: all are compared, without a branch to be
- * foretold. */
-static size_t scan(const struct cfi_table *t, uint64_t pc, size_t from)
-{
-	size_t n = 0;
-	if (is_plain(t)) {
-		int64_t rel = (int64_t)(pc - t->base);
-		for (size_t i = 0; i < SCAN; i++)
-			n += (int32_t)sp_get32(t->entries + 8 * (from + i)) <= rel;
-	} else {
-		while (n < SCAN && word(t, 2 * (from + n)) <= pc)
-			n++;
-	}
-	return n;
-}
+#define SCAN 4u /* entries: half a cache line */
 
 bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
 		    struct cfi_table_entry *out)
 {
-	size_t near = from && t->n - from >= SCAN ? scan(t, pc, from) : SCAN;
-	size_t low = near < SCAN ? from + near : search(t, pc, from, t->n);
+	size_t low, n = 0;
+	if (from && is_plain(t) && t->n - from >= SCAN) {
+		/* All of these are compared, without a branch to be foretold. */
+		int64_t rel = (int64_t)(pc - t->base);
+		for (size_t i = 0; i < SCAN; i++)
+			n += (int32_t)sp_get32(t->entries + 8 * (from + i)) <= rel;
+		if (__builtin_expect(n < SCAN, 1)) {
+			const uint8_t *p = t->entries + 8 * (from + n - 1);
+			out->begin = t->base + (uint64_t)(int32_t)sp_get32(p);
+			out->fde_svma = t->base + (uint64_t)(int32_t)sp_get32(p + 4);
+			out->next = t->base + (uint64_t)(int32_t)sp_get32(p + 8);
+			return true;
+		}
+	}
+	low = search(t, pc, from + n, t->n);
 	if (!low)
 		return false;
 	*out = (struct cfi_table_entry){

@@ -29,7 +29,7 @@ struct cfi_table_entry {
 /* How many entries have an address <= pc. */
 size_t cfi_table_place(const struct cfi_table *t, uint64_t pc);
 /* The last entry with address <= pc. False: pc lies before all. from: the place of an address not
- * far below pc, or 0. */
+ * far below pc, or 0. Of a table that is not sorted it may be any entry. */
 bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
 		    struct cfi_table_entry *out);
 

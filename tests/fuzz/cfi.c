@@ -87,7 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct cfi_table_entry e;
 		cfi_table_init(&t, &s, s.data, s.size, s.svma);
 		for (uint64_t pc = 0; pc < 0x20000; pc += 0x777)
-			(void)cfi_table_find(&t, pc, 0, &e);
+			if (!cfi_table_find(&t, pc, cfi_table_place(&t, pc & ~UINT64_C(0xfff)), &e))
+				(void)cfi_table_find(&t, pc, 0, &e);
 		(void)cfi_table_sorted(&t);
 		return 0;
 	}

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 
 #include "../../sp-unwind/cfi_table.h"
+#include "base/le.h"
 
 #define SVMA 0x10000u
 
@@ -478,6 +479,31 @@ static void test_table(void)
 	tap_ok(t.n == 0, "an encoding that can't be searched: no table");
 }
 
+/* From a place near by, in a table with gaps and with crowds, the same entry is found. */
+static void test_places(void)
+{
+	enum { N = 200 };
+	struct cfi_table t;
+	struct cfi_table_entry want, got;
+	uint8_t hdr[12 + 8 * N] = {1, 0x1b, 0x03, 0x3b, 0xfc, 0, 0, 0, N};
+	unsigned differ = 0;
+	begin(true);
+	for (uint32_t i = 0, at = 0x100; i < N; i++, at += i % 20 < 15 ? 16 : 1500) {
+		sp_put32(hdr + 12 + 8 * i, at);
+		sp_put32(hdr + 16 + 8 * i, i);
+	}
+	cfi_table_init(&t, &s, hdr, sizeof hdr, 0x20000);
+	for (uint64_t pc = 0x20000; pc < 0x20000 + 1500 * N / 3; pc += 7) {
+		bool found = cfi_table_find(&t, pc, 0, &want);
+		for (uint64_t before = 0; before < 4096; before += 500) {
+			size_t from = cfi_table_place(&t, pc - before);
+			differ += cfi_table_find(&t, pc, from, &got) != found ||
+				  (found && memcmp(&want, &got, sizeof want) != 0);
+		}
+	}
+	tap_ok(t.n == N && !differ, "an entry is found from a place before it");
+}
+
 int main(void)
 {
 	test_entries();
@@ -490,6 +516,7 @@ int main(void)
 	test_iteration();
 	test_index();
 	test_table();
+	test_places();
 	sp_buf_deinit(&b);
 	return tap_done();
 }
