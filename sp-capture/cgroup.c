@@ -17,16 +17,20 @@
 #include "container.h"
 
 #define CGROUP2_MAGIC 0x63677270 /* include/uapi/linux/magic.h */
+#define MOUNTS "/proc/self/mountinfo"
+#define MOUNTS_MAX (64u << 20)
 #define MAX_DEPTH 64u
 #define LEAST_DIGITS 6u
 
-bool cap_cgroup_mount(const char *text, size_t len, char *out, size_t size)
+const char *cap_cgroup_mount(const char *text, const char *end, const char *type, char *out,
+			     size_t size)
 {
-	const char *end = text + len;
+	char mark[32];
+	size_t mark_len = (size_t)snprintf(mark, sizeof mark, " - %s ", type);
 	while (text < end) {
 		const char *nl = memchr(text, '\n', (size_t)(end - text));
 		const char *stop = nl ? nl : end;
-		const char *dash = memmem(text, (size_t)(stop - text), " - cgroup2 ", 11);
+		const char *dash = memmem(text, (size_t)(stop - text), mark, mark_len);
 		const char *p = text;
 		for (int i = 0; i < 4 && p; i++) { /* id, parent, device, root */
 			p = memchr(p, ' ', (size_t)(stop - p));
@@ -44,18 +48,19 @@ bool cap_cgroup_mount(const char *text, size_t len, char *out, size_t size)
 				out[n++] = (char)c;
 			}
 			out[n] = 0;
-			return p == sp;
+			return p == sp ? stop + (nl != NULL) : NULL;
 		}
 		text = stop + 1;
 	}
-	return false;
+	return NULL;
 }
 
 static int find_mount(char out[PATH_MAX], char cure[320], struct sp_err *err)
 {
 	struct sp_buf b = {0};
-	bool found = sp_file_read("/proc/self/mountinfo", 64 << 20, &b, NULL) >= 0 &&
-		     cap_cgroup_mount((const char *)b.data, b.len, out, PATH_MAX);
+	bool found = sp_file_read(MOUNTS, MOUNTS_MAX, &b, NULL) >= 0 &&
+		     cap_cgroup_mount((const char *)b.data, (const char *)b.data + b.len, "cgroup2",
+				      out, PATH_MAX);
 	sp_buf_deinit(&b);
 	if (found)
 		return 0;
@@ -85,13 +90,15 @@ struct search {
 static bool matches(const struct search *x, const char *dir)
 {
 	struct cap_container c;
+	char name[256];
 	size_t len = strlen(dir);
 	if (len == x->len && !memcmp(dir, x->name, len))
 		return true; /* nginx.service, wherever it is */
 	if (!cap_container_component(dir, len, &c))
 		return false;
 	if (c.name_len)
-		return c.name_len == x->len && !memcmp(c.name, x->name, x->len);
+		return cap_container_name(&c, name, sizeof name) == x->len &&
+		       !memcmp(name, x->name, x->len);
 	return x->len >= LEAST_DIGITS && c.id_len >= x->len && !memcmp(c.id, x->name, x->len);
 }
 
@@ -124,6 +131,29 @@ static void walk(struct search *x, const char *path, unsigned depth)
 		closedir(d);
 }
 
+/* Whether a group or container is one of cgroup v1: its folder, owned by the caller, or NULL. */
+static char *find_v1(const char *name)
+{
+	struct search x = {.name = name, .len = strlen(name)};
+	struct sp_buf b = {0};
+	char mount[PATH_MAX];
+	sp_file_read(MOUNTS, MOUNTS_MAX, &b, NULL);
+	const char *p = (const char *)b.data, *end = p ? p + b.len : p;
+	while (p && !x.found && (p = cap_cgroup_mount(p, end, "cgroup", mount, sizeof mount))) {
+		char *path = NULL;
+		if (!strchr(name, '/'))
+			walk(&x, mount, 0);
+		else if (asprintf(&path, "%s/%s", mount, name) < 0)
+			break;
+		else if (access(path, F_OK) == 0)
+			x.found = path;
+		else
+			free(path);
+	}
+	sp_buf_deinit(&b);
+	return x.found;
+}
+
 static int search(struct cap_cgroup *g, const char *mount, const char *name, char cure[320],
 		  struct sp_err *err)
 {
@@ -140,6 +170,17 @@ static int search(struct cap_cgroup *g, const char *mount, const char *name, cha
 		return sp_err_set(err, SP_ERR_INVALID, 0,
 				  "cannot record control group %s: %u groups are called so: %s",
 				  name, x.n, x.others);
+	}
+	char *v1 = find_v1(name);
+	if (v1) {
+		int rc = sp_err_set(err, SP_ERR_UNSUPPORTED, 0,
+				    "cannot record control group %s: it is one of cgroup v1 only (%s)",
+				    name, v1);
+		snprintf(cure, 320,
+			 "boot with systemd.unified_cgroup_hierarchy=1, or record its processes: -p "
+			 "PID[,PID...]");
+		free(v1);
+		return rc;
 	}
 	snprintf(cure, 320,
 		 "give a path below %.200s, as `cat /proc/PID/cgroup` shows it, or %u and more "

@@ -15,7 +15,7 @@ struct cap_cgroup {
 
 /* NAME: an absolute path of its directory, a path below the mount of cgroup v2, or a name or the
  * beginning of an id (6 digits or more) of one container. SP_ERR_GONE: there is none, cure says
- * what there is; SP_ERR_INVALID: several; SP_ERR_UNSUPPORTED: no cgroup v2 here. */
+ * what there is; SP_ERR_INVALID: several; SP_ERR_UNSUPPORTED: no cgroup v2 here, or it is one of v1. */
 int cap_cgroup_open(struct cap_cgroup *g, const char *name, char cure[320], struct sp_err *err);
 void cap_cgroup_close(struct cap_cgroup *g);
 
@@ -28,7 +28,9 @@ bool cap_cgroup_is_gone(const struct cap_cgroup *g);
 
 /* --- the pure part --- */
 
-/* The mount point of cgroup v2 in mountinfo text, unescaped, into out; false when there is none. */
-bool cap_cgroup_mount(const char *text, size_t len, char *out, size_t size);
+/* The first mount point of a type of file system ("cgroup2", "cgroup": v1) in mountinfo text,
+ * unescaped, into out, and where the text goes on; NULL when there is none. */
+const char *cap_cgroup_mount(const char *text, const char *end, const char *type, char *out,
+			     size_t size);
 
 #endif

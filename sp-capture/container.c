@@ -41,6 +41,25 @@ static size_t cut_suffix(const char *text, size_t len, const char *suffix)
 	return len > n && !memcmp(text + len - n, suffix, n) ? len - n : len;
 }
 
+/* "system.slice:docker:ID": what a runtime that was told of systemd's units makes of plain folders. */
+static bool by_colons(const char *text, size_t len, struct cap_container *out)
+{
+	const char *id = memrchr(text, ':', len);
+	size_t before = id ? (size_t)(id - text) : 0;
+	const char *what = before ? memrchr(text, ':', before) : NULL;
+	if (!what++ || !is_id(id + 1, len - before - 1))
+		return false;
+	*out = (struct cap_container){
+		.runtime = "container", .id = id + 1, .id_len = len - before - 1};
+	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+		size_t n = strlen(marks[i].before) - 1;
+		if (marks[i].runtime && !marks[i].is_name && (size_t)(id - what) == n &&
+		    !memcmp(what, marks[i].before, n))
+			out->runtime = marks[i].runtime;
+	}
+	return true;
+}
+
 bool cap_container_component(const char *text, size_t len, struct cap_container *out)
 {
 	len = cut_suffix(text, len, ".scope");
@@ -49,6 +68,8 @@ bool cap_container_component(const char *text, size_t len, struct cap_container 
 		*out = (struct cap_container){.runtime = "container", .id = text, .id_len = len};
 		return true;
 	}
+	if (by_colons(text, len, out))
+		return true;
 	for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
 		size_t n = strlen(marks[i].before);
 		if (len <= n || memcmp(text, marks[i].before, n) != 0)
@@ -102,10 +123,32 @@ bool cap_container_path(const char *path, size_t len, struct cap_container *out)
 	return found;
 }
 
+static unsigned digit_of(char c)
+{
+	unsigned letter = (unsigned)(c | 32) - 'a';
+	return c >= '0' && c <= '9' ? (unsigned)(c - '0') : letter < 6 ? letter + 10 : 16;
+}
+
+size_t cap_container_name(const struct cap_container *c, char *out, size_t size)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < c->name_len && n < size; i++) {
+		const char *p = c->name + i;
+		if (c->name_len - i >= 4 && p[0] == '\\' && p[1] == 'x' && digit_of(p[2]) < 16 &&
+		    digit_of(p[3]) < 16) {
+			out[n++] = (char)(digit_of(p[2]) << 4 | digit_of(p[3]));
+			i += 3;
+		} else {
+			out[n++] = *p;
+		}
+	}
+	return n;
+}
+
 bool cap_container_of_proc(const char *text, size_t len, const char **path, size_t *path_len)
 {
+	enum { NOTHING, GROUP, CONTAINER_V1, CONTAINER } best = NOTHING;
 	const char *end = text + len;
-	bool found = false;
 	while (text < end) {
 		const char *nl = memchr(text, '\n', (size_t)(end - text));
 		const char *stop = nl ? nl : end;
@@ -116,13 +159,15 @@ bool cap_container_of_proc(const char *text, size_t len, const char **path, size
 		if (b && stop - b > 2) {
 			bool is_v2 = a - text == 1 && *text == '0' && b == a + 1;
 			size_t n = (size_t)(stop - (b + 1));
-			if (is_v2 || (!found && cap_container_path(b + 1, n, &c))) {
+			bool has = cap_container_path(b + 1, n, &c);
+			unsigned is = has && is_v2 ? CONTAINER : has ? CONTAINER_V1 : is_v2 ? GROUP : 0;
+			if (is > best) {
 				*path = b + 1;
 				*path_len = n;
-				found = true;
+				best = is;
 			}
 		}
 		text = stop + 1;
 	}
-	return found;
+	return best != NOTHING;
 }

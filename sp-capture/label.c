@@ -12,6 +12,7 @@ static void emit_marker(struct cap_emit *e, int32_t pid, const char *path, size_
 			uint64_t time_ns)
 {
 	struct cap_container c = {0};
+	char name[256];
 	struct sp_buf b = {0};
 	cap_container_path(path, len, &c);
 	sp_buf_u64(&b, time_ns);
@@ -26,7 +27,7 @@ static void emit_marker(struct cap_emit *e, int32_t pid, const char *path, size_
 	sp_buf_u8(&b, 0);
 	sp_buf_add(&b, c.id, c.id_len);
 	sp_buf_u8(&b, 0);
-	sp_buf_add(&b, c.name, c.name_len);
+	sp_buf_add(&b, name, cap_container_name(&c, name, sizeof name));
 	sp_buf_u8(&b, 0);
 	if (!b.failed)
 		cap_emit_ext(e, SP_EXT_RUNTIME, b.data, b.len);

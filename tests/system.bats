@@ -317,6 +317,33 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	grep -q "2 groups are called so" log
 }
 
+@test "a container of cgroup v1 is refused as one, and its processes are labelled by it" {
+	need_all_cpus
+	local v1 id status=0
+	id=$(printf '%032x' $$)$(printf '%032x' 7)
+	v1=$(awk '$(NF - 2) == "cgroup" && /[, ](freezer|memory|pids)( |,|$)/ { print $5; exit }' /proc/self/mountinfo)
+	[ -n "$v1" ] || skip "no cgroup v1 is mounted"
+	group=$v1/stackpulse-test-$$
+	mkdir "$group" 2>/dev/null || {
+		group=
+		skip "this user may not make control groups"
+	}
+	mkdir "$group/docker" "$group/docker/$id"
+	start_in "$group/docker/$id" chain-pie inside 60000
+	local inside=$pid
+	sp-capture --cgroup "${id:0:50}" -d 1 >out 2>log || status=$?
+	sp-capture -p "$inside" -d 0.2 >s 2>log.2
+	kill -9 "$inside"
+	wait "$inside" 2>/dev/null || :
+	await rmdir "$group/docker/$id"
+	equal "$status" 1
+	[ ! -s out ] || fail "output after a refusal"
+	grep -q "it is one of cgroup v1 only ($group/docker/$id)" log
+	grep -q "systemd.unified_cgroup_hierarchy=1" log
+	sp-unwind -q <s | sp-spool -q -o x.spool
+	equal "$(sp-sym -q --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" "docker:${id:0:12}"
+}
+
 @test "-a: a CPU that was away is recorded again, and one line says so" {
 	need_all_cpus
 	local online=/sys/devices/system/cpu/cpu1/online
