@@ -330,7 +330,7 @@ bench-unwind: test-deps
 
 # The BPF engine beside the perf engine; waits: BPFBENCH='--runs 5 --only switches'.
 bench-bpf: test-deps
-	@$(MAKE) -s --no-print-directory all $(PROG)/deep $(PROG)/threads
+	@$(MAKE) -s --no-print-directory all $(PROG)/deep $(PROG)/threads $(PROG)/off_cpu
 	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' python3 tests/bench/bpf.py $(BPFBENCH)
 
 # The engine of sp-unwind alone: build/bench/walk FILE… of recordings with stacks.

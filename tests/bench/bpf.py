@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The BPF engine beside the perf engine, and waits beside the peers.
 
-    make bench-bpf BPFBENCH='[--runs N] [--only start,samples,loss,all,switches]'
+    make bench-bpf BPFBENCH='[--runs N] [--only start,samples,loss,all,switches,waits]'
 
 start:    from the command to its end, wall clock and CPU, with nothing to record.
 samples:  ring bytes and our CPU per sample, complete stacks, the interruption that the target sees (the
@@ -10,6 +10,8 @@ loss:     four threads at 4999 Hz beside four CPU hogs.
 all:      -a for two seconds beside perf record -a: CPU time per sample, lost, bytes; two busy threads and two
           deep stacks run.
 switches: what a switch costs the target more (ns of its CPU time, two threads and two pipes on one CPU).
+waits:    a process that naps for 10 ms in turns, looked at for two seconds: the time off the CPU that a recorder
+          finds, and the share of it whose stack reaches main.
 Peers: perf record; offcputime of libbpf-tools where it is installed, perf record --off-cpu where it
 is built in. Medians of interleaved runs. Nothing is asserted.
 """
@@ -165,11 +167,22 @@ def whole_machine(runs):
 def beside(command, seconds=1.2):
     """ns a switch while a peer watches it: the peer begins first."""
     run = subprocess.Popen([b.path("switches"), "pingpong", str(int((seconds + 1.5) * 1000))], stdout=subprocess.PIPE, text=True)
-    peer = subprocess.Popen(command + ["-p", str(run.pid), "30"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peer = subprocess.Popen(command + ["-p", str(run.pid)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     out = run.communicate()[0]
     peer.terminate()
     peer.wait()
     return float(out)
+
+
+def off_cpu_peers():
+    """Commands that are here and record time off the CPU, to be followed by -p PID."""
+    peers = {}
+    tool = shutil.which("offcputime") or shutil.which("offcputime", path="/usr/sbin")
+    if tool:
+        peers["offcputime"] = [tool]
+    if shutil.which("perf") and "ignored" not in b.sh("perf record --off-cpu -q -o p.data true 2>&1", check=False).stdout:
+        peers["perf record --off-cpu"] = ["perf", "record", "-q", "--off-cpu", "-g", "-o", b.path("p.data")]
+    return peers
 
 
 def switches(runs):
@@ -178,10 +191,10 @@ def switches(runs):
             "--off-cpu=1s (below the least)": "--off-cpu=1s", "--off-cpu=1s -k": "--off-cpu=1s -k",
             "--off-cpu=1s, before 6.18": "--off-cpu=1s", "--off-cpu (each, 20,000/s)": "--off-cpu"}
     seen = {name: [] for name in ways}
-    offcputime = shutil.which("offcputime") or shutil.which("offcputime", path="/usr/sbin")
-    if offcputime:
-        seen["offcputime -m 1000000"] = []
-        seen["offcputime"] = []
+    peers = off_cpu_peers()
+    if "offcputime" in peers:
+        peers["offcputime -m 1000000"] = peers["offcputime"] + ["-m", "1000000"]
+    seen |= {name: [] for name in peers}
     for _ in range(runs):
         for name, options in ways.items():
             if options is None:
@@ -190,23 +203,60 @@ def switches(runs):
             before = "STACKPULSE_BPF_WITHOUT=task_work " if "before" in name else ""
             seen[name].append(float(b.sh(
                 before + "sp-capture -q %s -- ./switches pingpong 600 2>&1 >w.stream" % options).stdout))
-        if offcputime:
-            seen["offcputime -m 1000000"].append(beside([offcputime, "-m", "1000000"]))
-            seen["offcputime"].append(beside([offcputime]))
+        for name, command in peers.items():
+            seen[name].append(beside(command))
     none = b.median(seen["none"])
     b.table(["two threads, two pipes, one CPU", "ns a switch", "more than none"],
             [[name, "%.0f" % b.median(v), "%.0f" % (b.median(v) - none)] for name, v in seen.items()])
 
 
+def found_by_us(options, pid):
+    b.sh("sp-capture -q -k %s -p %d -d 2 | sp-unwind -q | sp-spool -q -o n.spool" % (options, pid))
+    lines = b.sh("sp-sym -q -e offcpu-time --weight=weight --format=folded n.spool").stdout.splitlines()
+    return [(int(line.split()[-1]) / 1e6, ";main;" in line) for line in lines]
+
+
+def found_by_offcputime(command, pid):
+    """Stacks of lines, leaf first, then "- COMM (PID)" and the time in us."""
+    stack, found = [], []
+    for line in b.sh("%s -p %d 2" % (command[0], pid), check=False).stdout.splitlines():
+        if line.strip().isdigit() and stack:
+            found.append((int(line) / 1000, "main" in stack))
+            stack = []
+        elif line.strip():
+            stack.append(line.strip())
+    return found
+
+
+def waits(runs):
+    ways = {name: (lambda pid, options=options: found_by_us(options, pid)) for name, options in
+            {"bpf, --off-cpu": "--off-cpu", "bpf, --off-cpu=1ms": "--off-cpu=1ms",
+             "perf engine, --off-cpu": "--engine=perf --off-cpu"}.items()}
+    peers = off_cpu_peers()
+    if "offcputime" in peers:
+        ways["offcputime"] = lambda pid: found_by_offcputime(peers["offcputime"], pid)
+    seen = {name: [] for name in ways}
+    target = subprocess.Popen([b.path("off_cpu"), "naps", "1000000"], stdout=subprocess.DEVNULL)
+    for _ in range(runs):
+        for name, way in ways.items():
+            found = way(target.pid)
+            whole = sum(ms for ms, _ in found)
+            seen[name].append((whole, sum(ms for ms, named in found if named) / max(whole, 1) * 100))
+    target.kill()
+    target.wait()
+    b.table(["naps of 10 ms, for 2 s", "ms off the CPU", "% with main in the stack"],
+            [[name, "%.0f" % b.median([x[0] for x in v]), "%.0f" % b.median([x[1] for x in v])] for name, v in seen.items()])
+
+
 def main():
-    parts = {"start": start, "samples": samples, "loss": loss, "all": whole_machine, "switches": switches}
+    parts = {"start": start, "samples": samples, "loss": loss, "all": whole_machine, "switches": switches, "waits": waits}
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--runs", type=int, default=3)
     args.add_argument("--only", default=",".join(parts))
     args = args.parse_args()
     os.makedirs(b.WORK, exist_ok=True)
     b.sh("gcc -O2 -pthread -o switches %s/switches.c" % b.HERE)
-    for name in "deep", "threads":
+    for name in "deep", "threads", "off_cpu":
         shutil.copy(os.path.join(os.environ.get("SP_PROG", os.path.join(b.BUILD, "tests/prog")), name), b.path(name))
     if os.geteuid() != 0:
         b.say("BPF needs root")
