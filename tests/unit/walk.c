@@ -593,8 +593,48 @@ static void test_guesses(void)
 	stack[13] = RA(ROOT);
 	EXPECT("JIT frames by the frame pointer", UW_END, LEAF, 0x1004f, 0x1006f, SITE(ROOT));
 
+	/* The interrupted function is JIT code itself: behind its push, and in its body, where an
+	 * old return address into the file lies at sp. */
+	at(0x10058);
+	space.n = 2;
+	regs[BP] = ADDR(8);
+	stack[0] = ADDR(8);
+	stack[1] = MAPPED(0x10070);
+	stack[8] = ADDR(12);
+	stack[9] = RA(ROOT);
+	EXPECT("JIT code behind its push, called by JIT code", UW_END, 0x10058, 0x1006f,
+	       SITE(ROOT));
+	stack[0] = MAPPED(NO_CFI + 0x120);
+	stack[9] = MAPPED(0x10070);
+	stack[13] = RA(ROOT);
+	EXPECT("JIT code with a frame, an old address at sp", UW_END, 0x10058, 0x1006f, SITE(ROOT));
+
+	/* A builtin in the file that begins behind int3, with a frame: its body, its first and last
+	 * instructions. */
+	static const uint8_t builtin[] = {0xcc, 0xcc, 0x55, 0x48, 0x89,
+					  0xe5, 0x90, 0x90, 0x5d, 0xc3};
+	memcpy(image.data + NO_CFI + 0x7fe, builtin, sizeof builtin);
+	static const uint32_t with_frame[] = {0x804, 0x805}, without[] = {0x800, 0x807};
+	for (int i = 0; i < 2; i++) {
+		at(NO_CFI + with_frame[i]);
+		space.n = 2;
+		regs[BP] = ADDR(8);
+		stack[0] = MAPPED(0x10050);
+		stack[8] = ADDR(12);
+		stack[9] = MAPPED(0x10070);
+		stack[13] = RA(ROOT);
+		EXPECT("a builtin's body, an old address at sp", UW_END, NO_CFI + with_frame[i],
+		       0x1006f, SITE(ROOT));
+		regs[IP] = MAPPED(NO_CFI + without[i]);
+		EXPECT("a builtin before and behind its frame", UW_END, NO_CFI + without[i],
+		       0x1004f, 0x1006f, SITE(ROOT));
+	}
+
 	/* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file.
 	 */
+	at(LEAF);
+	space.n = 2;
+	stack[9] = MAPPED(0x10070);
 	space.has_python = true;
 	stack[0] = MAPPED(0x10050);
 	stack[2] = MAPPED(NO_CFI + 0x120);

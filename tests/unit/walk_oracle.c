@@ -42,7 +42,7 @@ struct oracle {
 		uint64_t pc;
 		uint64_t n;
 		char text[400];
-	} diffs[64];
+	} diffs[512];
 	size_t n_diffs;
 	/* glibc's __longjmp says that its caller is already the place it jumps to, from the
 	 * instruction on that loads that place: right, and earlier than the shadow. */
@@ -101,7 +101,7 @@ static void note(const struct user_regs_struct *r, const char *why, size_t at)
 			o.diffs[i].n++;
 			return;
 		}
-	if (o.n_diffs == 64)
+	if (o.n_diffs == 512)
 		return;
 	char leaf[200], got[200] = "nothing", want[200] = "the end";
 	live_where(&o.live, r->rip, leaf);
