@@ -159,7 +159,7 @@ static int add(struct run *u, const struct sp_record *rec, enum un_action action
 {
 	struct un_batch *b = un_pool_batch(u->pool);
 	struct un_item *item = &b->items[b->n++];
-	item->rec = *rec;
+	memcpy(&item->rec, rec, UN_RECORD_BYTES);
 	size_t whole = 0;
 	uint8_t *stack =
 		action == UN_WALK && u->tails.n ? un_tails_join(&u->tails, rec, &whole) : NULL;
@@ -205,7 +205,10 @@ static int add_round(struct run *u, const struct sp_record *rec, struct sp_err *
 		return 0;
 	u->round_bytes = 0;
 	struct un_batch *b = un_pool_batch(u->pool);
-	b->items[b->n++] = (struct un_item){.rec = {.raw = bytes, .size = sizeof bytes}};
+	struct un_item *item = &b->items[b->n++];
+	item->action = UN_PASS;
+	item->rec.raw = bytes;
+	item->rec.size = sizeof bytes;
 	b->flush = true;
 	return submit(u, err);
 }

@@ -184,7 +184,7 @@ static bool start_thread(struct un_pool *p)
 static int make_batch(struct un_pool *p, struct sp_err *err)
 {
 	struct slot *s = &p->slots[p->n_submitted % p->n_slots];
-	if (!s->batch && !(s->batch = calloc(1, sizeof *s->batch)))
+	if (!s->batch && !(s->batch = un_batch_new()))
 		return sp_err_nomem(err);
 	return 0;
 }
@@ -213,15 +213,6 @@ int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp
 	return 0;
 }
 
-static void free_batch(struct un_batch *b)
-{
-	if (!b)
-		return;
-	un_batch_release(b);
-	sp_buf_deinit(&b->out);
-	free(b);
-}
-
 void un_pool_free(struct un_pool *p)
 {
 	if (!p)
@@ -237,7 +228,7 @@ void un_pool_free(struct un_pool *p)
 	for (unsigned i = 0; p->threads && i <= p->n_started; i++)
 		free_worker(&p->threads[i]);
 	for (uint64_t i = 0; p->slots && i < p->n_slots; i++)
-		free_batch(p->slots[i].batch);
+		un_batch_free(p->slots[i].batch);
 	pthread_cond_destroy(&p->work);
 	pthread_cond_destroy(&p->space);
 	pthread_mutex_destroy(&p->lock);

@@ -1,6 +1,7 @@
 #include "worker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void un_stops_deinit(struct un_stops *s)
 {
@@ -183,6 +184,23 @@ static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *
 	if (kernel_ip || (!user.n && !user.n_tail && !c->n_kernel))
 		add_ip(c, rec, &user);
 	put_sample(w, b, rec, &user);
+}
+
+struct un_batch *un_batch_new(void)
+{
+	struct un_batch *b = aligned_alloc(_Alignof(struct un_batch), sizeof *b);
+	if (b)
+		memset(b, 0, offsetof(struct un_batch, items)); /* the others: when they are used */
+	return b;
+}
+
+void un_batch_free(struct un_batch *b)
+{
+	if (!b)
+		return;
+	un_batch_release(b);
+	sp_buf_deinit(&b->out);
+	free(b);
 }
 
 void un_batch_release(struct un_batch *b)

@@ -3,6 +3,8 @@
 #ifndef SP_UNWIND_WORKER_H
 #define SP_UNWIND_WORKER_H
 
+#include <stddef.h>
+
 #include "base/table.h"
 #include "maps/procs.h"
 #include "perf/reader.h"
@@ -15,17 +17,21 @@ enum un_action {
 	UN_WALK,    /* a sample with registers */
 };
 
+/* One record's work. What a worker needs is in two cache lines: to send one to another CPU takes as
+ * long as to unwind a stack of a few frames. */
 struct un_item {
-	struct sp_record rec;
-	const struct uw_space *space; /* for UN_WALK; lives in one of the batch's spaces */
+	_Alignas(64) const struct uw_space *space; /* for UN_WALK; in one of the batch's spaces */
 	enum un_action action;
+	struct sp_record rec; /* UN_RECORD_BYTES of it */
 };
+
+#define UN_RECORD_BYTES offsetof(struct sp_record, sample.addr)
+_Static_assert(offsetof(struct un_item, rec) + UN_RECORD_BYTES <= 128, "two cache lines");
 
 #define UN_BATCH_ITEMS 256u
 #define UN_BATCH_BYTES ((size_t)1 << 20) /* of input; one record more may lie in it */
 
 struct un_batch {
-	struct un_item items[UN_BATCH_ITEMS];
 	uint32_t n, n_chunks, n_spaces, n_stacks;
 	size_t bytes;
 	struct sp_chunk *chunks[UN_BATCH_ITEMS]; /* held */
@@ -33,6 +39,7 @@ struct un_batch {
 	uint8_t *stacks[UN_BATCH_ITEMS];         /* owned: those joined of parts */
 	struct sp_buf out;
 	bool flush; /* what is written so far must reach the next stage */
+	struct un_item items[UN_BATCH_ITEMS];
 };
 
 /* Ends of walks by reason and file. */
@@ -64,6 +71,8 @@ struct un_worker {
 /* Of a zeroed worker (of fresh pages: most of it is never touched); false when memory ends. */
 bool un_worker_init(struct un_worker *w);
 void un_worker_deinit(struct un_worker *w);
+struct un_batch *un_batch_new(void); /* NULL when memory ends */
+void un_batch_free(struct un_batch *b);
 /* Fill b->out (b->out.failed: memory has ended) and release what the batch holds. */
 void un_worker_run(struct un_worker *w, struct un_batch *b);
 void un_batch_release(struct un_batch *b);

@@ -76,9 +76,10 @@ bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uin
 					  .chunk = chunk,
 					  .pos = pos,
 					  .size = size};
-	sp_chunk_hold(chunk);
-	if (chunk->n_queued++ == 0)
+	if (chunk->n_queued++ == 0) {
+		sp_chunk_hold(chunk);
 		o->n_chunks++;
+	}
 	o->bytes += size;
 	o->n++;
 	o->run = run_for(o, time_ns);
@@ -123,8 +124,11 @@ struct order_item sp_order_pop(struct sp_order *o)
 
 void sp_order_deinit(struct sp_order *o)
 {
-	while (o->n)
-		sp_chunk_release(sp_order_pop(o).chunk);
+	while (o->n) {
+		struct sp_chunk *c = sp_order_pop(o).chunk;
+		if (!c->n_queued)
+			sp_chunk_release(c);
+	}
 	free(o->items);
 	free(o->heads);
 	free(o->tails);

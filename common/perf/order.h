@@ -8,7 +8,7 @@
 struct order_item {
 	uint64_t time_ns, seq;
 	const uint8_t *raw;
-	struct sp_chunk *chunk; /* held by the item */
+	struct sp_chunk *chunk;
 	uint64_t pos;           /* in the input */
 	uint32_t size;
 	uint32_t next; /* of the same run, or of the free ones; an index + 1 */
@@ -34,10 +34,13 @@ struct sp_order {
 };
 
 void sp_order_deinit(struct sp_order *o); /* releases what still waits */
-/* Add a record, holding its chunk; false when memory ends. ~10 ns. */
+/* Add a record; its chunk is held, once for all records that wait in it: counting each would make
+ * every record wait for what was written before, for other threads too. False when memory ends.
+ * ~10 ns. */
 bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uint32_t size,
 		   uint64_t pos, struct sp_chunk *chunk);
-/* Take the earliest (o->n > 0); its reference to the chunk goes to the caller. */
+/* Take the earliest (o->n > 0). When it was its chunk's last one (n_queued is 0) the reference goes
+ * to the caller. */
 struct order_item sp_order_pop(struct sp_order *o);
 /* The earliest one's time (o->n > 0). */
 static inline uint64_t sp_order_first_ns(const struct sp_order *o)

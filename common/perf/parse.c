@@ -116,14 +116,14 @@ static void read_stack(struct sp_cursor *c, struct sp_perf_sample *s)
 static void read_user(struct sp_cursor *c, const struct sp_attr *a, struct sp_perf_sample *s,
 		      const uint8_t *raw)
 {
-	s->user_off = (uint32_t)(c->p - raw);
+	s->user_off = (uint16_t)(c->p - raw);
 	if (a->sample_type & SP_SAMPLE_REGS_USER) {
 		s->regs = read_regs(c, a->sample_regs_user, &s->regs_abi);
 		s->has_regs = s->regs != NULL;
 	}
 	if (a->sample_type & SP_SAMPLE_STACK_USER)
 		read_stack(c, s);
-	s->user_end = (uint32_t)(c->p - raw);
+	s->user_end = (uint16_t)(c->p - raw);
 }
 
 static void read_chain(struct sp_cursor *c, struct sp_perf_sample *s)
@@ -233,10 +233,10 @@ static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
 	}
 	if (type & SP_SAMPLE_READ)
 		skip_read(&c, a->read_format);
-	s->chain_off = (uint32_t)(c.p - raw);
+	s->chain_off = (uint16_t)(c.p - raw);
 	if (type & SP_SAMPLE_CALLCHAIN)
 		read_chain(&c, s);
-	s->chain_end = (uint32_t)(c.p - raw);
+	s->chain_end = (uint16_t)(c.p - raw);
 	if (type & SP_SAMPLE_RAW) {
 		s->raw_bytes = sp_cur_u32(&c);
 		s->raw = sp_cur_bytes(&c, s->raw_bytes);

@@ -282,7 +282,7 @@ static int give_queued(struct sp_reader *r, struct sp_record *rec)
 	struct order_item item = sp_order_pop(&r->order);
 	if (item.time_ns > r->given_time)
 		r->given_time = item.time_ns;
-	r->cur_held = true;
+	r->cur_held = !item.chunk->n_queued;
 	return give(r, rec, item.raw, item.size, item.pos, item.chunk);
 }
 

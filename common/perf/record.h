@@ -123,24 +123,26 @@ struct sp_event {
 };
 
 struct sp_perf_sample {
-	uint64_t ip, addr, period, weight;
+	/* First what unwinding needs: other threads have it line by line. */
+	uint64_t ip;
 	const uint8_t *chain; /* n_chain u64s, unaligned, native order: read with sp_get64 */
 	uint64_t n_chain;     /* 0 when absent */
+	uint64_t regs_abi;    /* 0 none, 1 32-bit, 2 64-bit */
+	const uint8_t *regs;  /* popcount(attr.sample_regs_user) u64s, unaligned, or NULL */
+	const uint8_t *stack; /* stack_bytes bytes from sp upwards, or NULL */
+	uint64_t stack_bytes; /* min(size, dyn_size): what was really copied */
+	/* Where fields stand in the record, for those who rewrite it: the call chain (its count and
+	 * entries) is [chain_off, chain_end), user registers and stack, which are neighbours,
+	 * [user_off, user_end). An absent field is empty, at the place where it would stand. */
+	uint16_t chain_off, chain_end, user_off, user_end;
 	bool has_ip, has_period, has_chain, has_regs, has_stack;
-	uint64_t regs_abi;       /* 0 none, 1 32-bit, 2 64-bit */
-	const uint8_t *regs;     /* popcount(attr.sample_regs_user) u64s, unaligned, or NULL */
-	const uint8_t *stack;    /* stack_bytes bytes from sp upwards, or NULL */
-	uint64_t stack_bytes;    /* min(size, dyn_size): what was really copied */
+	uint64_t addr, period, weight;
 	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */
 	uint64_t n_branches;
 	uint64_t id;                                       /* which event; 0 when absent */
 	uint64_t phys_addr, data_src, transaction, cgroup; /* 0 when absent */
 	const uint8_t *raw; /* raw_bytes of PERF_SAMPLE_RAW, or NULL */
 	uint32_t raw_bytes;
-	/* Where fields stand in the record, for those who rewrite it: the call chain (its count and
-	 * entries) is [chain_off, chain_end), user registers and stack, which are neighbours,
-	 * [user_off, user_end). An absent field is empty, at the place where it would stand. */
-	uint32_t chain_off, chain_end, user_off, user_end;
 };
 
 struct sp_perf_mmap {
@@ -158,16 +160,13 @@ struct sp_perf_mmap {
  * itself, or a copy of the reader's when the input is compressed or of the other byte order. All
  * decoded pointers lie in it. */
 struct sp_record {
-	uint32_t type;
+	uint32_t type, size;
 	uint16_t misc;
-	uint32_t size;
-	const uint8_t *raw;
-	const struct sp_event *event; /* whose sample_type applied; NULL for perf's own types */
-	uint64_t time_ns;             /* 0 when absent: see has_time */
-	int32_t pid, tid; /* -1 when absent; from the sample_id for records without own */
-	uint32_t cpu;     /* UINT32_MAX when absent */
 	bool has_time, has_tid;
 	bool malformed; /* its body could not be parsed: only type, misc, size, raw hold */
+	const uint8_t *raw;
+	const struct sp_event *event; /* whose sample_type applied; NULL for perf's own types */
+	int32_t pid, tid; /* -1 when absent; from the sample_id for records without own */
 	union {
 		struct sp_perf_sample sample;
 		struct sp_perf_mmap mmap;
@@ -183,6 +182,8 @@ struct sp_record {
 			uint64_t id, lost;
 		} lost; /* LOST; LOST_SAMPLES: id 0 */
 	};
+	uint64_t time_ns; /* 0 when absent: see has_time */
+	uint32_t cpu;     /* UINT32_MAX when absent */
 };
 
 static inline unsigned sp_record_cpumode(const struct sp_record *r)
