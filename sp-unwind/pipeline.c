@@ -450,7 +450,8 @@ static int start(struct run *u, struct sp_err *err)
 	if (!u->modules || !u->joiner)
 		return sp_err_nomem(err);
 	rc = un_pool_new(&u->pool, u->o->n_workers, u->w, err);
-	if (rc == 0 && sp_reader_help(u->r))
+	/* Twice: of a small file there is too little to start threads for. */
+	if (rc == 0 && u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r))
 		un_pool_set_idle(u->pool, help_reading, u->r);
 	return rc < 0 ? rc : un_ends_begin(&u->ends, u->w, u->r, err);
 }
