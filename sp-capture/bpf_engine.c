@@ -465,8 +465,19 @@ int cap_bpf_group(struct cap_bpf *b, int cgroup_fd, struct sp_err *err)
 	return 0;
 }
 
+/* What was seen before waits were switched off tells nothing. */
+static void forget_waits(struct cap_bpf *b)
+{
+	int map = bpf_map__fd(b->skel->maps.spb_waits);
+	uint32_t tid;
+	while (bpf_map_get_next_key(map, NULL, &tid) == 0 && bpf_map_delete_elem(map, &tid) == 0)
+		;
+}
+
 void cap_bpf_switch(struct cap_bpf *b, bool on)
 {
+	if (on)
+		forget_waits(b);
 	uint64_t now = cap_now_ns();
 	if (on)
 		b->since_ns = now;

@@ -122,7 +122,9 @@ void cap_switches_asleep(struct cap_emit *e, int32_t pid, int32_t tid, uint32_t 
 			 uint64_t since_ns)
 {
 	struct cap_wait_slot *slot = cap_waits_slot(&e->waits, tid);
-	if (!slot || slot->in_ns || slot->out_ns)
+	uint64_t last = !slot ? 0 : slot->in_ns > slot->out_ns ? slot->in_ns : slot->out_ns;
+	/* What was seen before waits were switched off tells nothing. */
+	if (!slot || (last && last >= e->waits.since_ns))
 		return;
 	slot->out_ns = since_ns;
 	slot->pid = pid;
