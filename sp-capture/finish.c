@@ -82,8 +82,18 @@ static void on_unfinished(void *arg, const struct spb_sample *wait)
 	cap_waits_end(&s->emit, wait, NULL, 0);
 }
 
+void cap_session_limit(struct cap_session *s)
+{
+	if (!s->bpf)
+		return;
+	int64_t max = cap_number_read("/proc/sys/kernel/perf_event_max_sample_rate");
+	cap_throttles_limit(&s->emit, s->kernel.cpus, s->n_cpus,
+			    max > 0 && (uint64_t)max < s->sampler.rate_hz, cap_now_ns());
+}
+
 int cap_session_finish(struct cap_session *s, struct sp_err *err)
 {
+	cap_session_limit(s);
 	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();

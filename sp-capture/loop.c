@@ -131,6 +131,7 @@ static void every_second(struct cap_session *s)
 {
 	bool roots = false;
 	cap_attach_sweep(s);
+	cap_session_limit(s);
 	for (size_t i = 0; i < s->n_roots; i++)
 		roots |= !s->roots[i].gone;
 	if (!roots && !s->o->all)

@@ -150,6 +150,9 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err);
 
 /* --- finish.c --- */
 
+/* Whether the kernel's limit of the rate was lowered below ours: samples by BPF programs have no
+ * THROTTLE records. */
+void cap_session_limit(struct cap_session *s);
 /* Drain, account, embed, end. */
 int cap_session_finish(struct cap_session *s, struct sp_err *err);
 /* The stages behind say why the recording ended: a short stream with an end record. */

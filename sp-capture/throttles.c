@@ -38,9 +38,17 @@ static void end_event(struct cap_emit *e, uint64_t stream_id, uint64_t time_ns)
 	}
 }
 
-void cap_throttles_record(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
+static void begin_event(struct cap_emit *e, const struct cap_throttled *x)
 {
 	struct cap_throttles *t = &e->throttles;
+	sp_count(&e->counters, SP_C_throttled, 1);
+	struct cap_throttled *slot = SP_PUSH(&t->now, &t->n, &t->cap);
+	if (slot)
+		*slot = *x;
+}
+
+void cap_throttles_record(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en)
+{
 	uint64_t stream_id = cap_ring_u64(r, en->pos + AT_STREAM_ID);
 	uint64_t task = cap_ring_u64(r, en->pos + en->size - SP_SAMPLE_ID_BYTES);
 	uint8_t *p = cap_emit_take(e, en->size);
@@ -53,13 +61,24 @@ void cap_throttles_record(struct cap_emit *e, const struct cap_ring *r, const st
 	end_event(e, stream_id, en->time_ns);
 	if (en->type == PERF_RECORD_UNTHROTTLE)
 		return;
-	sp_count(&e->counters, SP_C_throttled, 1);
-	struct cap_throttled *x = SP_PUSH(&t->now, &t->n, &t->cap);
-	if (x)
-		*x = (struct cap_throttled){.stream_id = stream_id,
-					    .from_ns = en->time_ns,
-					    .cpu = r->cpu,
-					    .tid = e->wants ? 0 : (int32_t)(task >> 32)};
+	struct cap_throttled x = {.stream_id = stream_id,
+				  .from_ns = en->time_ns,
+				  .cpu = r->cpu,
+				  .tid = e->wants ? 0 : (int32_t)(task >> 32)};
+	begin_event(e, &x);
+}
+
+void cap_throttles_limit(struct cap_emit *e, const uint32_t *cpus, size_t n, bool is_below,
+			 uint64_t time_ns)
+{
+	if (is_below == (e->throttles.n > 0))
+		return;
+	if (!is_below)
+		cap_throttles_end(e, time_ns);
+	for (size_t i = 0; is_below && i < n; i++) {
+		struct cap_throttled x = {.from_ns = time_ns, .cpu = cpus[i]};
+		begin_event(e, &x);
+	}
 }
 
 void cap_throttles_ended(struct cap_emit *e, int32_t tid, uint64_t time_ns)

@@ -168,6 +168,18 @@ lower_rate() {
 	holds "$(sp-sym -f stats held.spool)" "the kernel slowed sampling down"
 }
 
+@test "throttled by BPF, which has no records of it: said all the same" {
+	[ "$(id -u)" = 0 ] && [ -r /sys/kernel/btf/vmlinux ] || skip "needs root and BTF"
+	start threads 60000
+	begin s --engine bpf -F 80000 -s 256 -p "$pid"
+	lower_rate
+	kill -INT "$capture"
+	wait "$capture" || fail "$(cat log)"
+	holds "$(cat log)" "the kernel throttled sampling $(nproc) times"
+	equal "$(stream ext s | grep -o ' throttled [0-9]*')" " throttled $(nproc)" "the counter"
+	equal "$(stream ext s | awk '$1 == "loss" && $5 == 1' | wc -l)" "$(nproc)" "periods"
+}
+
 @test "the kernel lowers its limit while recording: what is added later is sampled at the lower rate" {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	start threads 60000
@@ -287,4 +299,65 @@ need_faults() {
 	done
 	in_state "$pid" T && fail "the target is stopped"
 	kill -0 "$pid"
+}
+
+@test "a full disk ends FILE.data and the raw stream with the reason; what is in them is readable" {
+	[ "$(id -u)" = 0 ] || skip "needs root for a small file system"
+	mkdir small
+	mount -t tmpfs -o size=300k stackpulse small || skip "no tmpfs can be mounted"
+	small=$PWD/small
+	start threads 60000
+	local out status
+	for out in small/x.data small/raw; do
+		status=0
+		if [ $out = small/raw ]; then
+			sp-capture -s 65528 -F 999 -p "$pid" >$out 2>log || status=$?
+		else
+			sp-capture -s 65528 -F 999 -p "$pid" -o $out 2>log || status=$?
+		fi
+		equal "$status" 1 "$out"
+		holds "$(cat log)" "No space left on device"
+		status=0
+		sp-unwind $out >s 2>log || status=$?
+		[ "$(sed -n 's/^sp-unwind: \([0-9]*\) samples, .*/\1/p' log)" -gt 20 ] || fail "$(cat log)"
+		[ $out = small/x.data ] || equal "$status" 3 "the cut stream"
+		rm $out
+	done
+	# A spool that has no room: said by sp-spool, and by sp-capture's status; the target runs on.
+	head -c 295k /dev/zero >small/full
+	status=0
+	sp-capture -F 4999 -d 3 -o small/x.spool -p "$pid" 2>log || status=$?
+	[ "$status" = 1 ] || [ "$status" = 3 ] || fail "$status: $(cat log)"
+	holds "$(cat log)" "No space left on device"
+	kill -0 "$pid"
+}
+
+@test "a user without privileges: deleted and replaced programs travel, a memfd and a perf map too" {
+	[ "$(id -u)" = 0 ] || skip "needs root to be another user"
+	publish "$SP_PROG/chain-pie" "$SP_PROG/chain-nopie" "$SP_PROG/cap_memfd" "$SP_PROG/cap_jit"
+	chown 65534 "$pub"
+	local how p
+	for how in deleted replaced; do
+		cp "$pub/chain-pie" "$pub/prog"
+		setpriv --reuid=65534 --regid=65534 --clear-groups "$pub/prog" 60000 >start.out 3>&- &
+		p=$!
+		pids+=("$p")
+		until [ "/proc/$p/exe" -ef "$pub/prog" ]; do read -rt 0.01 <> <(:) || :; done
+		rm "$pub/prog"
+		[ $how = deleted ] || cp "$pub/chain-nopie" "$pub/prog"
+		as_nobody "$pub/sp-capture" -p "$p" -d 0.3 >s 2>log || fail "$(cat log)"
+		stream object s "$pub/prog (deleted)" | cmp - "$SP_PROG/chain-pie" || fail "$how: $(stream objects s)"
+		sp-unwind <s 2>log | sp-spool -o mine.spool 2>>log
+		sp-sym -f folded mine.spool | grep -q ';alpha;beta;gamma_fn' || fail "$how: $(sp-sym -f folded mine.spool)"
+		kill -9 "$p"
+		rm -f "$pub/prog"
+	done
+	(cd "$pub" && as_nobody ./sp-capture -- ./cap_memfd 200 jit) >s 2>log || fail "$(cat log)"
+	stream object s "/memfd:cap_memfd (deleted)" | cmp - "$SP_PROG/cap_memfd"
+	p=$(stream stacks s | awk 'END { print $1 }')
+	stream object s "$pub/jit-$p.dump" | cmp - "$pub/jit-$p.dump"
+	as_nobody "$pub/sp-capture" -- "$pub/cap_jit" 200 >s 2>log || fail "$(cat log)"
+	p=$(stream stacks s | awk 'END { print $1 }')
+	stream object s "/tmp/perf-$p.map" | grep -q jit_loop
+	rm -f "/tmp/perf-$p.map"
 }
