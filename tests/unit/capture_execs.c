@@ -2,7 +2,7 @@
  * are known belongs to an exec. unit: sp-capture/execs.c sp-capture/cmdlines.c
  * unit: sp-capture/events.c sp-capture/kernel.c
  * unit: sp-capture/emit.c sp-capture/emit_process.c sp-capture/emit_bpf.c
- * sp-capture/waits.c sp-capture/label.c sp-capture/container.c
+ * sp-capture/waits.c sp-capture/throttles.c sp-capture/label.c sp-capture/container.c
  * unit: sp-capture/output.c sp-capture/privileges.c sp-capture/procs.c sp-capture/python.c sp-capture/ring.c
  * unit: sp-capture/stacks.c sp-capture/tasks.c sp-capture/switches.c */
 #include <string.h>

@@ -10,7 +10,7 @@
  * unit: sp-capture/python.c
  * unit: sp-capture/kallsyms.c
  * unit: sp-capture/emit.c sp-capture/emit_process.c sp-capture/emit_bpf.c
- * sp-capture/switches.c sp-capture/waits.c sp-capture/label.c sp-capture/container.c
+ * sp-capture/switches.c sp-capture/waits.c sp-capture/throttles.c sp-capture/label.c sp-capture/container.c
  * unit: sp-capture/output.c sp-capture/privileges.c
  * unit: sp-capture/procs.c
  * unit: sp-capture/ring.c

@@ -1,7 +1,8 @@
 /* sp-capture's rings: scanning, wrapping, order within a ring and over rings, refusal of what
  * cannot be; where a sample's parts lie; ring sizes. unit: sp-capture/ring.c unit:
  * sp-capture/rings.c unit: sp-capture/events.c unit: sp-capture/kernel.c unit: sp-capture/emit.c
- * sp-capture/emit_process.c sp-capture/emit_bpf.c sp-capture/switches.c sp-capture/waits.c sp-capture/label.c
+ * sp-capture/emit_process.c sp-capture/emit_bpf.c sp-capture/switches.c sp-capture/waits.c
+ * sp-capture/throttles.c sp-capture/label.c
  * sp-capture/container.c
  * unit: sp-capture/output.c sp-capture/privileges.c
  * unit: sp-capture/procs.c unit: sp-capture/python.c
