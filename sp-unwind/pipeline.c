@@ -166,6 +166,7 @@ static int add(struct run *u, const struct sp_record *rec, enum un_action action
 	if (stack) {
 		item->rec.sample.stack = b->stacks[b->n_stacks++] = stack;
 		item->rec.sample.stack_bytes = whole;
+		item->rec.sample.stack_here = 0;
 		b->bytes += whole;
 	}
 	item->space = space;
@@ -438,7 +439,7 @@ static bool help_reading(void *r)
 
 static int start(struct run *u, struct sp_err *err)
 {
-	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE, err);
+	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE | SP_READER_TRIM, err);
 	if (rc < 0)
 		return rc;
 	rc = sp_writer_new(&u->w, u->o->out_fd, u->o->out_name, u->o->as_file, err);

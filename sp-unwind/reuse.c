@@ -98,7 +98,7 @@ void uw_reuse_end(struct uw_reuse *u, struct uw_walker *w)
 void uw_walk_ahead(const struct uw_walker *w, const struct uw_sample *s)
 {
 	const struct uw_arch *a = uw_arch_find(s->machine);
-	uint64_t sp, n = s->stack_bytes, first = FIRST_BYTES;
+	uint64_t sp, n = s->stack_here ? s->stack_here : s->stack_bytes, first = FIRST_BYTES;
 	if (!s->stack || !a->n_regs || !uw_sample_reg(s, a->perf[a->sp], &sp))
 		return;
 	const struct uw_memo *m = &w->memos[memo_of(s)];

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HEAD 24u
 
@@ -44,6 +45,21 @@ bool un_tails_add(struct un_tails *t, const uint8_t *payload, size_t size)
 	return true;
 }
 
+/* Of a file that ends meanwhile what is missing is zero. */
+static void copy_stack(const struct sp_perf_sample *s, uint8_t *to)
+{
+	int fd;
+	uint64_t foff;
+	if (!s->stack_here) {
+		memcpy(to, s->stack, s->stack_bytes);
+		return;
+	}
+	sp_sample_far(s, &fd, &foff);
+	memset(to, 0, s->stack_bytes);
+	ssize_t n = pread(fd, to, s->stack_bytes, (off_t)foff);
+	(void)n;
+}
+
 uint8_t *un_tails_join(struct un_tails *t, const struct sp_record *rec, size_t *size)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -54,7 +70,7 @@ uint8_t *un_tails_join(struct un_tails *t, const struct sp_record *rec, size_t *
 		if (tail->at == rec->sample.stack_bytes)
 			whole = malloc(tail->at + tail->size);
 		if (whole) {
-			memcpy(whole, rec->sample.stack, tail->at);
+			copy_stack(&rec->sample, whole);
 			memcpy(whole + tail->at, tail->data, tail->size);
 			*size = tail->at + tail->size;
 		}

@@ -2,6 +2,7 @@
 #include "walk.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "reuse.h"
 
@@ -248,10 +249,10 @@ int uw_rule_step(struct uw_walk *k, struct uw_rule r)
 static inline uint64_t prefetch(const struct uw_walk *k, uint64_t done, const struct uw_memo *m)
 {
 	uint64_t up = k->sp - k->stack_avma, to = up + AHEAD;
-	if (up >= k->stack_bytes || done >= up + AHEAD / 2)
+	if (up >= k->stack_here || done >= up + AHEAD / 2)
 		return done;
-	if (to > k->stack_bytes)
-		to = k->stack_bytes;
+	if (to > k->stack_here)
+		to = k->stack_here;
 	if (m && k->sp <= m->met_sp && to > m->met_sp - k->stack_avma)
 		to = m->met_sp - k->stack_avma;
 	for (; done < to; done += 64)
@@ -435,6 +436,7 @@ static int leaf(struct uw_walk *k)
 	k->stack = s->stack;
 	k->stack_avma = k->sp;
 	k->stack_bytes = s->stack_bytes;
+	k->stack_here = s->stack_here ? s->stack_here : s->stack_bytes;
 	k->ra_mask = a->machine == EM_AARCH64 ? signature_mask(k) : UINT64_MAX;
 	k->pc &= k->ra_mask; /* a pc may be signed too, when an indirect jump took it so */
 	k->lr &= k->ra_mask;
@@ -461,6 +463,25 @@ static int walk(struct uw_walk *k)
 			rc = walk_fast(k);
 	}
 	return rc;
+}
+
+const uint8_t *uw_stack_far(const struct uw_walk *k, uint64_t off, unsigned size)
+{
+	struct uw_far *f = &k->w->far;
+	const struct uw_sample *s = k->s;
+	if (k->stack_bytes < size || off > k->stack_bytes - size)
+		return NULL;
+	if (f->fd != s->stack_fd || f->foff != s->stack_foff || off < f->at ||
+	    off + size > f->at + f->n) {
+		uint64_t at = off & ~UINT64_C(63), left = k->stack_bytes - at;
+		size_t n = left < sizeof f->bytes ? (size_t)left : sizeof f->bytes;
+		ssize_t got = pread(s->stack_fd, f->bytes, n, (off_t)(s->stack_foff + at));
+		f->fd = s->stack_fd;
+		f->foff = s->stack_foff;
+		f->at = at;
+		f->n = got > 0 ? (size_t)got : 0;
+	}
+	return off + size <= f->at + f->n ? f->bytes + (off - f->at) : NULL;
 }
 
 void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *out)

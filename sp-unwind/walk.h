@@ -69,6 +69,10 @@ struct uw_sample {
 	uint64_t regs_abi;
 	const uint8_t *stack; /* from sp upwards */
 	uint64_t stack_bytes;
+	/* Unless 0: only so many of its bytes are at `stack`, and all of them in a file. */
+	uint64_t stack_here;
+	int stack_fd;
+	uint64_t stack_foff;
 	const struct uw_space *space;
 	uint64_t
 		thread; /* tells threads apart, from 1: walks of one may share outer frames; or 0 */

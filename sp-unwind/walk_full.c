@@ -21,11 +21,8 @@ static bool load(void *ctx, uint64_t addr, unsigned size, uint64_t *out)
 {
 	struct full *f = ctx;
 	struct uw_walk *k = f->k;
-	uint64_t off = addr - k->stack_avma, n = k->stack_bytes;
-	const uint8_t *p = NULL;
-	if (n >= size && off <= n - size) {
-		p = k->stack + off;
-	} else {
+	const uint8_t *p = uw_stack_at(k, addr, size);
+	if (!p) {
 		const struct uw_map *map = uw_map_find(k->w, k->s->space, addr);
 		if (map && map->module)
 			p = uw_module_bytes(map->module, addr - map->bias, size);

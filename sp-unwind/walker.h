@@ -51,9 +51,19 @@ _Static_assert(sizeof(struct uw_cache_set) == 64, "a set is a cache line");
 
 #define UW_HINTS 256
 
+/* Bytes of a stack that were read from its file last: n from `at` on. */
+struct uw_far {
+	int fd;
+	uint64_t foff; /* of the stack */
+	uint64_t at;
+	size_t n;
+	uint8_t bytes[4096];
+};
+
 struct uw_walker {
 	struct uw_cache_set cache[1u << UW_CACHE_BITS]; /* on a page, as a walker is */
 	unsigned n_missed;                              /* look-ups there */
+	struct uw_far far;
 	struct sp_counters counters;
 	/* Where in its space's maps an address was found last, by bits of the address. A guess
 	 * that is checked: spaces come and go. */
@@ -121,6 +131,7 @@ struct uw_walk {
 	const uint8_t *stack; /* of s */
 	uint64_t stack_avma;  /* of stack[0] */
 	uint64_t stack_bytes;
+	uint64_t stack_here; /* of them, in stack; the others are in a file */
 	uint64_t ra_mask; /* AArch64: the bits of a return address that are no signature */
 	/* The frame that is next to be looked at. */
 	uint64_t pc, sp, fp, lr;
@@ -128,13 +139,26 @@ struct uw_walk {
 	const struct uw_map *callee; /* where the frame lies that was called from here, or NULL */
 };
 
+/* Stack bytes that are not here, read from the file: size of them from off on, or NULL. They stay
+ * until the next call. */
+const uint8_t *uw_stack_far(const struct uw_walk *k, uint64_t off, unsigned size);
+
+/* The stack's bytes from addr on, size of them, or NULL. */
+static inline const uint8_t *uw_stack_at(const struct uw_walk *k, uint64_t addr, unsigned size)
+{
+	uint64_t off = addr - k->stack_avma, n = k->stack_here;
+	if (__builtin_expect(n >= size && off <= n - size, 1))
+		return k->stack + off;
+	return n < k->stack_bytes ? uw_stack_far(k, off, size) : NULL;
+}
+
 /* A word of the stack copy. */
 static inline bool uw_stack_u64(const struct uw_walk *k, uint64_t addr, uint64_t *out)
 {
-	uint64_t off = addr - k->stack_avma, n = k->stack_bytes;
-	if (__builtin_expect(n < 8 || off > n - 8, 0))
+	const uint8_t *p = uw_stack_at(k, addr, 8);
+	if (__builtin_expect(!p, 0))
 		return false;
-	*out = sp_get64(k->stack + off);
+	*out = sp_get64(p);
 	return true;
 }
 
@@ -143,10 +167,10 @@ static inline bool uw_stack_word(const struct uw_walk *k, uint64_t addr, uint64_
 {
 	if (k->arch->word_bytes == 8)
 		return uw_stack_u64(k, addr, out);
-	uint64_t off = addr - k->stack_avma, n = k->stack_bytes;
-	if (n < 4 || off > n - 4)
+	const uint8_t *p = uw_stack_at(k, addr, 4);
+	if (!p)
 		return false;
-	*out = sp_get32(k->stack + off);
+	*out = sp_get32(p);
 	return true;
 }
 

@@ -146,14 +146,21 @@ static void convert(struct un_worker *w, struct un_batch *b, const struct un_ite
 static struct uw_sample sample_of(const struct un_worker *w, const struct un_item *item)
 {
 	const struct sp_record *rec = &item->rec;
-	return (struct uw_sample){.machine = w->machine,
-				  .regs_mask = rec->event->attr.sample_regs_user,
-				  .regs = rec->sample.regs,
-				  .regs_abi = rec->sample.regs_abi,
-				  .stack = rec->sample.stack,
-				  .stack_bytes = rec->sample.stack_bytes,
-				  .space = item->space,
-				  .thread = (uint64_t)(uint32_t)rec->tid + 1};
+	struct uw_sample s = {
+		.machine = w->machine,
+		.regs_mask = rec->event->attr.sample_regs_user,
+		.regs = rec->sample.regs,
+		.regs_abi = rec->sample.regs_abi,
+		.stack = rec->sample.stack,
+		.stack_bytes = rec->sample.stack_bytes,
+		.space = item->space,
+		.thread = (uint64_t)(uint32_t)rec->tid + 1,
+	};
+	if (rec->sample.stack_here) {
+		s.stack_here = rec->sample.stack_here;
+		sp_sample_far(&rec->sample, &s.stack_fd, &s.stack_foff);
+	}
+	return s;
 }
 
 static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *item)

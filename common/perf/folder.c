@@ -72,7 +72,7 @@ static int open_part(struct sp_reader *r, const char *folder, long number, struc
 	if (!p)
 		return sp_err_nomem(err);
 	r->parts[r->n_parts++] = p;
-	p->src.fd = -1;
+	p->src = (struct sp_source){.fd = -1, .map_fd = -1, .trim.fd = -1};
 	if (snprintf(path, sizeof path, "%s/data.%ld", folder, number) >= (int)sizeof path)
 		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot open %s: a long name", folder);
 	return open_file(&p->src, path, r->pool, err);

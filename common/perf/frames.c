@@ -115,7 +115,7 @@ static void prefetch_ahead(const struct sp_source *s, size_t size)
 	__builtin_prefetch(p + 24);
 }
 
-static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+static int next_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 {
 	struct sp_source *s = &r->in->src;
 	int rc = source_header(r, err);
@@ -144,9 +144,18 @@ static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err
 	f->chunk = s->chunk;
 	sp_source_take(s, f->size);
 	prefetch_ahead(s, f->size);
-	if (s->mapped && s->pos >= s->moved_at)
-		sp_source_moved(s);
 	return 1;
+}
+
+static int source_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
+{
+	struct sp_source *s = &r->in->src;
+	int rc = s->trim.fd >= 0 ? sp_trim_frame(r, f, err) : 0;
+	if (rc == 0)
+		rc = next_frame(r, f, err);
+	if (rc == 1 && s->mapped && s->trim.fd < 0 && s->pos >= s->moved_at)
+		sp_source_moved(s);
+	return rc;
 }
 
 /* Compressed data that cannot be expanded: the stream is lost from here on, what is not compressed

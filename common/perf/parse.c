@@ -193,11 +193,12 @@ static void read_offcpu(struct sp_record *rec, struct sp_cursor *c)
 	c->bad |= raw.bad;
 }
 
-static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
+/* What comes before the user's registers. */
+static void read_head(struct sp_record *rec, struct sp_cursor *in, const struct sp_event *event)
 {
 	struct sp_perf_sample *s = &rec->sample;
 	const uint8_t *raw = rec->raw;
-	struct sp_cursor c = sp_cursor(raw + 8, rec->size - 8);
+	struct sp_cursor c = *in;
 	const struct sp_attr *a = &event->attr;
 	uint64_t type = a->sample_type;
 
@@ -243,11 +244,33 @@ static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
 	}
 	if (type & SP_SAMPLE_BRANCH_STACK)
 		read_branches(&c, a, s);
-	read_user(&c, a, s, raw);
+	*in = c;
+}
+
+static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
+{
+	struct sp_perf_sample *s = &rec->sample;
+	const struct sp_attr *a = &event->attr;
+	struct sp_cursor c = sp_cursor(rec->raw + 8, rec->size - 8);
+	read_head(rec, &c, event);
+	read_user(&c, a, s, rec->raw);
 	read_tail(&c, a, s);
 	if (s->raw && sp_event_is_offcpu_raw(event))
 		read_offcpu(rec, &c);
 	return !c.bad;
+}
+
+size_t sp_sample_stack_at(const uint8_t *raw, size_t n, const struct sp_event *event)
+{
+	const struct sp_attr *a = &event->attr;
+	struct sp_record rec = {.raw = raw, .size = (uint32_t)n};
+	struct sp_cursor c = sp_cursor(raw + 8, n - 8);
+	uint64_t abi;
+	read_head(&rec, &c, event);
+	if (a->sample_type & SP_SAMPLE_REGS_USER)
+		(void)read_regs(&c, a->sample_regs_user, &abi);
+	bool has = a->sample_type & SP_SAMPLE_STACK_USER && sp_cur_left(&c) >= 8;
+	return has && !c.bad ? (size_t)(c.p - raw) : 0;
 }
 
 /* --- all other kernel records --- */

@@ -11,6 +11,10 @@
 bool sp_record_decode(struct sp_record *rec, const uint8_t *raw, size_t size,
 		      const struct sp_event *event);
 
+/* Where a sample, of which n bytes are there, says how long its stack is: the offset of that word,
+ * or 0. */
+size_t sp_sample_stack_at(const uint8_t *raw, size_t n, const struct sp_event *event);
+
 /* The time alone, for ordering: 0 when absent or out of reach. */
 uint64_t sp_record_time(const uint8_t *raw, size_t size, const struct sp_event *event);
 

@@ -126,6 +126,7 @@ static int open_with(struct sp_reader **out, struct sp_reader *r, unsigned flags
 		sp_reader_close(r);
 		return rc;
 	}
+	sp_trim_begin(r);
 	*out = r;
 	return 0;
 }
@@ -137,7 +138,7 @@ static struct sp_reader *reader_new(void)
 		return NULL;
 	sp_events_init(&r->ev);
 	r->in = &r->main;
-	r->main.src.fd = -1;
+	r->main.src = (struct sp_source){.fd = -1, .map_fd = -1, .trim.fd = -1};
 	r->pool = sp_chunk_pool_new();
 	if (!r->pool) {
 		free(r);
@@ -265,13 +266,20 @@ static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, 
 	const struct sp_event *event =
 		sp_get32(raw) < SP_PERF_HEADER_ATTR ? sp_events_of(&r->ev, raw, size) : NULL;
 	r->cur = chunk;
+	/* Of what was trimmed the file has the rest. */
+	bool is_trimmed = pos & SP_TRIM_MARK;
+	pos &= ~SP_TRIM_MARK;
+	const uint8_t *whole = is_trimmed ? r->in->src.map.data + pos : raw;
 	if (!sp_record_decode(rec, raw, size, event)) {
 		sp_reader_complain(
 			r, SP_INPUT_DAMAGED,
 			"the record at offset %llu (type %u, %zu bytes) cannot be parsed",
-			(unsigned long long)pos, rec->type, size);
+			(unsigned long long)pos, rec->type,
+			sp_reader_frame_size(r, whole));
 		return 1;
 	}
+	if (is_trimmed)
+		sp_trim_decoded(&rec->sample);
 	if (rec->type != SP_PERF_SAMPLE)
 		count_record(r, rec);
 	return 1;

@@ -33,6 +33,8 @@ struct sp_perf_info {
 enum sp_reader_flag {
 	SP_READER_UNORDERED = 1, /* give records as they stand in the input, do not order them */
 	SP_READER_SHARE = 2,     /* of a pipe: offer its writer memory for them (share.h) */
+	SP_READER_TRIM = 4,      /* of a file: leave the far side of large stacks where it is (trim.h);
+				  * in raw and size such a sample is shorter than in the file */
 };
 
 /* Open an input: path "-" or NULL reads fd 0; a folder is that of perf record --threads. Parses the

@@ -136,6 +136,9 @@ struct sp_perf_sample {
 	 * [user_off, user_end). An absent field is empty, at the place where it would stand. */
 	uint16_t chain_off, chain_end, user_off, user_end;
 	bool has_ip, has_period, has_chain, has_regs, has_stack;
+	/* With SP_READER_TRIM, unless 0: only so many bytes are at `stack`, and all of them in a file:
+	 * sp_sample_far. */
+	uint16_t stack_here;
 	uint64_t addr, period, weight;
 	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */
 	uint64_t n_branches;
@@ -155,6 +158,13 @@ struct sp_perf_mmap {
 	const char *path;     /* NUL-terminated inside the record */
 	bool is_mmap2;
 };
+
+/* Where all bytes of a stack stand of which stack_here are there: behind those. */
+static inline void sp_sample_far(const struct sp_perf_sample *s, int *fd, uint64_t *foff)
+{
+	*fd = (int)sp_get64(s->stack + s->stack_here + 8);
+	*foff = sp_get64(s->stack + s->stack_here + 16);
+}
 
 /* One record. raw points at the whole record (header included), in native byte order: the input
  * itself, or a copy of the reader's when the input is compressed or of the other byte order. All

@@ -16,7 +16,8 @@
 
 void sp_source_memory(struct sp_source *s, const void *data, size_t size)
 {
-	*s = (struct sp_source){.mapped = true, .fd = -1, .limit = UINT64_MAX};
+	*s = (struct sp_source){.mapped = true, .fd = -1, .limit = UINT64_MAX, .map_fd = -1};
+	s->trim.fd = -1;
 	s->map.data = data;
 	s->map.size = size;
 	atomic_store(&s->map_chunk.refs, 1);
@@ -39,7 +40,8 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 	int fd = own ? open_path(path, err) : 0;
 	if (fd < 0)
 		return fd;
-	struct sp_source out = {.fd = -1, .limit = UINT64_MAX, .pool = pool};
+	struct sp_source out = {
+		.fd = -1, .limit = UINT64_MAX, .pool = pool, .map_fd = -1, .trim.fd = -1};
 	struct stat st;
 	int rc = 0;
 	if (fstat(fd, &st) < 0)
@@ -57,7 +59,7 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 	if (rc == 0 && !(out.name = strdup(name)))
 		rc = sp_err_nomem(err);
 	bool regular = rc == 0 && S_ISREG(st.st_mode);
-	if (own && (regular || rc < 0))
+	if (own && rc < 0)
 		close(fd);
 	if (rc < 0) {
 		sp_map_file_close(&out.map);
@@ -70,6 +72,7 @@ int sp_source_open(struct sp_source *s, const char *path, struct sp_chunk_pool *
 		off_t at = own ? 0 : lseek(fd, 0, SEEK_CUR);
 		sp_source_memory(s, map.data, map.size);
 		s->map = map;
+		s->map_fd = own ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		s->name = kept;
 		s->pool = pool;
 		if (at > 0 && (uint64_t)at <= map.size)
@@ -132,10 +135,13 @@ void sp_source_close(struct sp_source *s)
 		sp_chunk_release(s->chunk);
 	else if (s->name) /* memory that was given has no name and no map of ours */
 		sp_map_file_close(&s->map);
+	sp_chunk_release(s->trim.chunk);
+	if (s->map_fd >= 0)
+		close(s->map_fd);
 	if (s->close_fd)
 		close(s->fd);
 	free(s->name);
-	*s = (struct sp_source){.fd = -1};
+	*s = (struct sp_source){.fd = -1, .map_fd = -1, .trim.fd = -1};
 }
 
 /* Wait for input or a signal: 1 to read, 0 to stop. */
@@ -232,7 +238,7 @@ void sp_source_round(struct sp_source *s)
 
 bool sp_source_help(struct sp_source *s)
 {
-	return s->mapped && s->name && sp_window_help(&s->window, &s->map);
+	return s->mapped && s->name && s->trim.fd < 0 && sp_window_help(&s->window, &s->map);
 }
 
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "perf/chunk.h"
 #include "perf/share.h"
+#include "perf/trim.h"
 #include "perf/window.h"
 
 struct sp_source {
@@ -29,6 +30,8 @@ struct sp_source {
 	struct sp_window window; /* of map */
 	uint64_t moved_at;       /* where it is to follow */
 	uint64_t rounds[2];      /* where the last rounds began */
+	int map_fd; /* owned: of map, or -1 */
+	struct sp_trim trim;
 	struct sp_chunk map_chunk;
 };
 
