@@ -148,9 +148,11 @@ static bool engine(const struct cap_options *o, const struct cap_kernel *k)
 	want.off_cpu = true;
 	bool waits = bpf_loads("BPF, off-CPU", &want);
 	bool has_bpf = o->off_cpu ? waits : loads;
-	line("engine", has_bpf || o->engine != CAP_ENGINE_BPF,
-	     has_bpf && o->engine != CAP_ENGINE_PERF ? "bpf" : "perf", "");
-	return has_bpf || o->engine != CAP_ENGINE_BPF;
+	bool wants_bpf =
+		o->engine == CAP_ENGINE_BPF || (o->engine == CAP_ENGINE_AUTO && o->off_cpu);
+	bool works = has_bpf || o->engine != CAP_ENGINE_BPF;
+	line("engine", works, has_bpf && wants_bpf ? "bpf" : works ? "perf" : "", "");
+	return works;
 }
 
 /* -a, or the control group that was asked for. */

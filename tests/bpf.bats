@@ -244,6 +244,20 @@ all_deep() { # SPOOL DEPTH
 	stream order s
 }
 
+@test "--check tells the engine that would be taken" {
+	need_bpf
+	# shellcheck disable=SC2016 # $0 is the inner shell's
+	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"'
+	holds "$(sp-capture --check)" "engine             yes: perf"
+	holds "$(sp-capture --check --off-cpu)" "engine             yes: bpf"
+	holds "$(sp-capture --check --engine=bpf)" "engine             yes: bpf"
+	holds "$(unshare -m sh -c "$hide" sh --check --off-cpu)" "engine             yes: perf"
+	status=0
+	unshare -m sh -c "$hide" sh --check --engine=bpf >out || status=$?
+	equal "$status" 1
+	holds "$(cat out)" "engine             no"
+}
+
 @test "bpf(2) refused by a filter, or not built into the kernel: said once; waits come by context switches" {
 	need_bpf
 	local os
