@@ -115,6 +115,7 @@ static void parse(struct arguments *a, int argc, char **argv)
 			break;
 		case OPT_JOBS:
 			a->run.n_workers = (unsigned)sp_arg_u64("--jobs", arg, 1, 256);
+			a->run.has_n_workers = true;
 			break;
 		case OPT_PATH_MAP:
 			if (!strchr(arg, '=') || arg[0] == '=')

@@ -15,8 +15,8 @@
 #define ROUND_NS UINT64_C(1000000000) /* stream.md: a round each second and each 16 MiB */
 #define FLUSH_MS 250
 #define ROUND_BYTES (UINT64_C(16) << 20)
-/* Of this thread's CPU time without having waited for input: then it does not keep up alone. */
-#define BACKLOG_NS UINT64_C(20000000)
+/* Of this thread's CPU time without having waited for input: then there is work for others. */
+#define BACKLOG_NS UINT64_C(50000000)
 
 struct run {
 	const struct un_options *o;
@@ -33,7 +33,7 @@ struct run {
 	/* The kernel's mapping, as long as nothing else says whether the kernel is ours. */
 	char kernel_symbol[64]; /* empty: none */
 	uint64_t kernel_start, kernel_bytes;
-	bool has_machine, has_origin, input_is_site;
+	bool has_machine, has_origin, input_is_site, has_help;
 	uint16_t machine;               /* EM_NONE: not set yet; a guess until has_machine */
 	bool is_live_stream;            /* our start record, of this boot */
 	uint64_t flushed_ms;            /* when the next stage was given what there was */
@@ -140,16 +140,33 @@ static int set_machine(struct run *u, const struct uw_space *space, struct sp_er
 
 /* --- batches --- */
 
-/* The workers are for input that is there already. */
+static bool help_reading(void *r)
+{
+	return sp_reader_help(r);
+}
+
+/* Twice: of a small file there is too little to start threads for. */
+static void take_help(struct run *u)
+{
+	u->has_help = true;
+	if (u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r))
+		un_pool_set_idle(u->pool, help_reading, u->r);
+}
+
+/* Other threads are for input that is there already, and cost a fifth more CPU time than one alone:
+ * for a file whose number of threads was not asked for, they come when it takes long. */
 static int submit(struct run *u, struct sp_err *err)
 {
-	if (u->o->input_is_pipe) {
+	if (u->o->input_is_pipe || !u->o->has_n_workers) {
 		uint64_t now = un_thread_ns();
 		if (sp_reader_n_waits(u->r) != u->n_waits) {
 			u->n_waits = sp_reader_n_waits(u->r);
 			u->busy_ns = now;
 		}
-		un_pool_set_alone(u->pool, now - u->busy_ns < BACKLOG_NS);
+		bool alone = now - u->busy_ns < BACKLOG_NS;
+		if (!alone && !u->has_help)
+			take_help(u);
+		un_pool_set_alone(u->pool, alone);
 	}
 	return un_pool_submit(u->pool, err);
 }
@@ -432,11 +449,6 @@ static int finish(struct run *u, struct sp_err *err)
 	return rc;
 }
 
-static bool help_reading(void *r)
-{
-	return sp_reader_help(r);
-}
-
 static int start(struct run *u, struct sp_err *err)
 {
 	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE | SP_READER_TRIM, err);
@@ -451,9 +463,8 @@ static int start(struct run *u, struct sp_err *err)
 	if (!u->modules || !u->joiner)
 		return sp_err_nomem(err);
 	rc = un_pool_new(&u->pool, u->o->n_workers, u->w, err);
-	/* Twice: of a small file there is too little to start threads for. */
-	if (rc == 0 && u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r))
-		un_pool_set_idle(u->pool, help_reading, u->r);
+	if (rc == 0 && u->o->has_n_workers)
+		take_help(u);
 	return rc < 0 ? rc : un_ends_begin(&u->ends, u->w, u->r, err);
 }
 

@@ -14,6 +14,7 @@ struct un_options {
 	const char *out_name; /* for messages */
 	bool as_file;         /* write a perf.data file */
 	unsigned n_workers;   /* >= 1 */
+	bool has_n_workers;   /* it was asked for: they start at once */
 	struct un_modules_options modules;
 };
 

@@ -180,10 +180,16 @@ static bool start_thread(struct un_pool *p)
 	return ok;
 }
 
-/* The batch that is filled next. */
-static int make_batch(struct un_pool *p, struct sp_err *err)
+/* The batch that is filled next: the one before, when that is written, as long as no other is needed.
+ * Only this thread changes n_submitted, and nobody looks at a slot that is free. */
+static int make_batch(struct un_pool *p, bool all_written, struct sp_err *err)
 {
 	struct slot *s = &p->slots[p->n_submitted % p->n_slots];
+	if (!s->batch && all_written && p->n_submitted) {
+		struct slot *before = &p->slots[(p->n_submitted - 1) % p->n_slots];
+		s->batch = before->batch;
+		before->batch = NULL;
+	}
 	if (!s->batch && !(s->batch = un_batch_new()))
 		return sp_err_nomem(err);
 	return 0;
@@ -204,7 +210,7 @@ int un_pool_new(struct un_pool **out, unsigned n, struct sp_writer *w, struct sp
 	pthread_cond_init(&p->space, NULL);
 	int rc = p->slots && p->threads ? start_worker(p, 0, err) : sp_err_nomem(err);
 	if (rc == 0)
-		rc = make_batch(p, err);
+		rc = make_batch(p, true, err);
 	if (rc < 0) {
 		un_pool_free(p);
 		return rc;
@@ -290,11 +296,12 @@ int un_pool_submit(struct un_pool *p, struct sp_err *err)
 	/* The next batch to fill must be free before its slot is lent out; and without another
 	 * thread, what must reach the next stage is this one's work. */
 	help(p, flush && !p->n_started ? 0 : p->n_slots - 1);
+	bool all_written = p->n_written == p->n_submitted && !p->writing;
 	int rc = p->error.code ? failed(p, err) : 0;
 	pthread_mutex_unlock(&p->lock);
 	if (busy && p->n_started + 1 < p->n_workers)
 		start_thread(p);
-	return rc < 0 ? rc : make_batch(p, err);
+	return rc < 0 ? rc : make_batch(p, all_written, err);
 }
 
 int un_pool_drain(struct un_pool *p, struct sp_err *err)
