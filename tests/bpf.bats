@@ -5,6 +5,7 @@
 # shellcheck disable=SC2030,SC2031 # each test is a shell of its own
 
 load lib
+load live
 load waits
 
 setup() { live_setup; }
@@ -59,6 +60,13 @@ all_deep() { # SPOOL DEPTH
 		200 user_dynptr,task_regs,light
 		200 dynptr,find_vma,task_regs,cookie
 	X
+}
+
+@test "threads outlive those that they inherited from: a daemon's, and behind its leader" {
+	need_bpf
+	daemon_lives bpf
+	rm go
+	leader_lives bpf
 }
 
 @test "a sleeper of 10 ms: lengths, state, no waker, stacks; copied before and after" {

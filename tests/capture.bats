@@ -792,44 +792,12 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 
 # --- lives of processes ---
 
-# A program that begins on begin_life's byte; descriptor 9 is its standard input.
-start_life() { # MODE MS
-	mkfifo go
-	exec 9<>go
-	"$SP_PROG/cap_life" "$@" <go >start.out 2>&1 3>&- 9>&- &
-	pid=$!
-	pids+=("$pid")
-	until [ ! "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do read -rt 0.01 <> <(:) || :; done
-}
-begin_life() { echo >&9; }
-
 @test "a daemon: two forks and a session away, recorded to its own end" {
-	start_life daemon 300
-	begin s -f -p "$pid"
-	begin_life
-	wait "$capture" || fail "$(cat log)"
-	stream order s
-	stream ext s | grep -q '^end status=0'
-	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "0 1" "whose samples"
-	equal "$(stream stacks s | cut -d' ' -f1 | sort -u | wc -l)" 1 "processes with samples"
-	local n
-	n=$(stream stacks s | wc -l)
-	[ "$n" -gt 100 ] && [ "$n" -lt 400 ] || fail "$n samples of 300 ms"
-	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" daemon_hot
+	daemon_lives perf
 }
 
 @test "a leader that exits while another thread runs: recorded until that one ends" {
-	start_life leader 300
-	begin s -p "$pid"
-	begin_life
-	wait "$capture" || fail "$(cat log)"
-	stream order s
-	stream ext s | grep -q '^end status=0'
-	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "1 0" "whose samples"
-	local n
-	n=$(stream stacks s | wc -l)
-	[ "$n" -gt 100 ] && [ "$n" -lt 400 ] || fail "$n samples of 300 ms"
-	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" orphan_hot
+	leader_lives perf
 }
 
 @test "a process whose leader has exited already is attached to, with its mappings" {

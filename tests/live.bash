@@ -22,6 +22,47 @@ begin() { # OUTPUT OPTIONS…
 	await grep -q recording log
 }
 
+# A program that begins on begin_life's byte; descriptor 9 is its standard input.
+start_life() { # MODE MS
+	mkfifo go
+	exec 9<>go
+	"$SP_PROG/cap_life" "$@" <go >start.out 2>&1 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	until [ ! "/proc/$pid/exe" -ef "/proc/$$/exe" ]; do read -rt 0.01 <> <(:) || :; done
+}
+begin_life() { echo >&9; }
+
+# Whose events are inherited from who has ended long ago, by more than a second: none of its samples
+# is missing.
+daemon_lives() { # ENGINE
+	start_life daemon 1500
+	begin s --engine="$1" -f -p "$pid"
+	begin_life
+	wait "$capture" || fail "$(cat log)"
+	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "0 1" "whose samples"
+	equal "$(stream stacks s | cut -d' ' -f1 | sort -u | wc -l)" 1 "processes with samples"
+	lived_whole daemon_hot
+}
+
+leader_lives() { # ENGINE
+	start_life leader 1500
+	begin s --engine="$1" -p "$pid"
+	begin_life
+	wait "$capture" || fail "$(cat log)"
+	equal "$(stream stacks s | awk -v p="$pid" '{ print $1 == p, $1 == $2 }' | sort -u)" "1 0" "whose samples"
+	lived_whole orphan_hot
+}
+
+lived_whole() { # FUNCTION
+	stream order s
+	stream ext s | grep -q '^end status=0'
+	local n
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 1300 ] && [ "$n" -lt 1600 ] || fail "$n samples of 1500 ms"
+	equal "$(perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -o '[a-z]*_hot$' | sort -u)" "$1"
+}
+
 # As a user without any privilege.
 as_nobody() {
 	if [ "$(id -u)" = 0 ]; then
