@@ -4,6 +4,8 @@
 #include "rings.h"
 #include "session.h"
 
+#define WAITING_FORKS 16u /* of a process, its parent, …, that wait in the rings */
+
 /* Who was born while we attach: their events come by inheritance. */
 static void note_births(struct cap_session *s, const struct cap_ring *r)
 {
@@ -29,10 +31,33 @@ static bool is_exec(const struct cap_ring *r, const struct cap_entry *en)
 	       (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC);
 }
 
+/* Whether a process is recorded, or will be once the forks that wait in the rings have been told: the
+ * BPF engine's side-band comes from all processes. */
+static bool is_ours(struct cap_session *s, int32_t pid, unsigned depth)
+{
+	if (!s->bpf || s->o->all || cap_procs_find(&s->emit.procs, pid))
+		return true;
+	for (size_t i = 0; depth && i < s->n_cpus; i++) {
+		const struct cap_ring *r = &s->rings[i];
+		for (size_t k = r->at; k < r->n; k++) {
+			const struct cap_entry *en = &r->queue[k];
+			if (en->type != PERF_RECORD_FORK || en->size < 32)
+				continue;
+			uint64_t pids = cap_ring_u64(r, en->pos + 8);
+			int32_t parent = (int32_t)(pids >> 32);
+			if ((int32_t)pids == pid && parent != pid)
+				return is_ours(s, parent, depth - 1);
+		}
+	}
+	return false;
+}
+
 /* Whether an exec of the process waits in the rings. */
 static bool is_execing(void *arg, int32_t pid)
 {
-	const struct cap_session *s = arg;
+	struct cap_session *s = arg;
+	if (!is_ours(s, pid, WAITING_FORKS))
+		return false;
 	for (size_t i = 0; i < cap_session_perf_rings(s); i++) {
 		const struct cap_ring *r = &s->rings[i];
 		for (size_t k = r->at; k < r->n; k++)
@@ -49,10 +74,10 @@ static int note_execs(struct cap_session *s, struct cap_ring *r)
 	int found = 0;
 	for (size_t i = r->n - r->n_new; i < r->n; i++) {
 		const struct cap_entry *en = &r->queue[i];
-		if (!is_exec(r, en))
+		int32_t pid = is_exec(r, en) ? (int32_t)cap_ring_u64(r, en->pos + 8) : -1;
+		if (pid < 0 || !is_ours(s, pid, WAITING_FORKS))
 			continue;
-		cap_cmdlines_read(&s->emit.cmdlines, (int32_t)cap_ring_u64(r, en->pos + 8),
-				  en->time_ns);
+		cap_cmdlines_read(&s->emit.cmdlines, pid, en->time_ns);
 		found++;
 	}
 	r->n_new = 0;

@@ -442,6 +442,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 @test "SIGINT and SIGTERM to us: the recording is whole, the command gets them too" {
 	local sig
 	for sig in INT TERM; do
+		rm -f log # the last one's: it says that it records
 		# A shell without job control starts its background commands with SIGINT ignored.
 		env --default-signal=INT sp-capture -- sleep 100 >s 2>log 3>&- &
 		capture=$!
@@ -1100,6 +1101,7 @@ shared_ring() { # BYTES OF A CPU
 	local engine hz ms bytes
 	# Samples of a clock: as many as the CPU time of its four threads has periods, wherever they run.
 	while read -r engine hz ms bytes; do
+		rm -f log # the last one's: it says that it records
 		sp-capture --engine="$engine" -F "$hz" -- sh -c 'read -r _ <go; exec "$0" "$1"' "$SP_PROG/threads" "$ms" >s 2>log 3>&- &
 		capture=$!
 		pids+=("$capture")
@@ -1226,6 +1228,7 @@ shared_ring() { # BYTES OF A CPU
 	start chain-pie 60000
 	local path
 	for path in commands commands.sock; do
+		rm -f log
 		SUDO_UID=65534 SUDO_GID=65534 sp-capture --control "$path" -p "$pid" >s 2>log 3>&- &
 		capture=$!
 		pids+=("$capture")

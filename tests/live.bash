@@ -5,6 +5,7 @@
 start() { # PROGRAM [ARG…]
 	local program=$1
 	shift
+	rm -f start.out
 	"$SP_PROG/$program" "$@" >start.out 2>&1 3>&- &
 	pid=$!
 	pids+=("$pid")
@@ -16,6 +17,7 @@ start() { # PROGRAM [ARG…]
 begin() { # OUTPUT OPTIONS…
 	local out=$1
 	shift
+	rm -f log # of another one, which says that it records
 	sp-capture "$@" >"$out" 2>log 3>&- &
 	capture=$!
 	pids+=("$capture")

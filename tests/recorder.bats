@@ -225,6 +225,7 @@ start_faults() { # OUTPUT N DEPTH OPTIONS…
 	shift 3
 	mkfifo in
 	exec 9<>in
+	rm -f log start.out
 	"$SP_PROG/cap_faults" "$n" "$depth" <in >start.out 3>&- 9>&- &
 	pid=$!
 	pids+=("$pid")

@@ -145,6 +145,7 @@ stack_of_naps() {
 	for engine in perf bpf; do
 		start_naps
 		local before=$pid
+		rm -f log
 		sp-capture -a --engine=$engine --off-cpu=1ms -k >s 2>log 3>&- &
 		capture=$!
 		pids+=("$capture")

@@ -33,6 +33,7 @@ start() { # PROGRAM NAME [ARG…]
 
 # The recording runs in the background, its stream in s, its messages in log; $capture is its pid.
 begin() { # OPTIONS…
+	rm -f log # of another one, which says that it records
 	sp-capture "$@" >s 2>log 3>&- &
 	capture=$!
 	pids+=("$capture")
