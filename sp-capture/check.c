@@ -148,10 +148,9 @@ static bool engine(const struct cap_options *o, const struct cap_kernel *k)
 	want.off_cpu = true;
 	bool waits = bpf_loads("BPF, off-CPU", &want);
 	bool has_bpf = o->off_cpu ? waits : loads;
-	bool wants_bpf =
-		o->engine == CAP_ENGINE_BPF || (o->engine == CAP_ENGINE_AUTO && o->off_cpu);
 	bool works = has_bpf || o->engine != CAP_ENGINE_BPF;
-	line("engine", works, has_bpf && wants_bpf ? "bpf" : works ? "perf" : "", "");
+	line("engine", works,
+	     has_bpf && o->engine != CAP_ENGINE_PERF ? "bpf" : works ? "perf" : "", "");
 	return works;
 }
 

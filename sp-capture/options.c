@@ -68,8 +68,7 @@ static const struct sp_opt opts[] = {
 	[O_CHECK] = {"check", 0, NULL, "say what would work here and why not; record nothing"},
 	[O_ENGINE] = {"engine", 0, "auto|perf|bpf",
 		      "what copies the samples: perf (everywhere), bpf (used stacks,\n"
-		      "whole; root), auto (the default): perf,\n"
-		      "or bpf with --off-cpu"},
+		      "whole; root), auto (the default): bpf where it loads, else perf"},
 	[O_OFF_CPU] = {"off-cpu", 0, "[=MIN]",
 		       "time off the CPU too: waits of at least MIN (default 0); by BPF,\n"
 		     "else by context switch events"},

@@ -132,18 +132,18 @@ static void tell_switches(struct cap_session *s, const struct sp_err *why, const
 			refusal);
 }
 
-/* The engine that was asked for; by default BPF for time off the CPU, where it can be had, else the
- * perf engine. */
+/* The engine that was asked for; by default BPF where it can be had, else the perf engine. */
 static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	bool wants_bpf =
-		o->engine == CAP_ENGINE_BPF || (o->engine == CAP_ENGINE_AUTO && o->off_cpu);
+	bool wants_bpf = o->engine != CAP_ENGINE_PERF;
 	int rc = wants_bpf ? open_bpf_engine(s, cure, err) : 0;
 	if (o->engine == CAP_ENGINE_BPF || s->bpf)
 		return rc;
 	if (o->off_cpu)
 		tell_switches(s, wants_bpf ? err : NULL, cure);
+	else if (wants_bpf)
+		sp_note("sampling by perf events: %s%s%s", err->msg, *cure ? "; cure: " : "", cure);
 	cure[0] = 0;
 	return 0;
 }

@@ -252,14 +252,15 @@ all_deep() { # SPOOL DEPTH
 	stream order s
 }
 
-@test "--check tells the engine that would be taken" {
+@test "--check tells the engine that would be taken: BPF where it loads, else perf events" {
 	need_bpf
 	# shellcheck disable=SC2016 # $0 is the inner shell's
-	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"'
-	holds "$(sp-capture --check)" "engine             yes: perf"
-	holds "$(sp-capture --check --off-cpu)" "engine             yes: bpf"
-	holds "$(sp-capture --check --engine=bpf)" "engine             yes: bpf"
-	holds "$(unshare -m sh -c "$hide" sh --check --off-cpu)" "engine             yes: perf"
+	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"' option
+	for option in --off-cpu --engine=auto; do
+		holds "$(sp-capture --check $option)" "engine             yes: bpf"
+		holds "$(unshare -m sh -c "$hide" sh --check $option)" "engine             yes: perf"
+	done
+	holds "$(sp-capture --check --engine=perf)" "engine             yes: perf"
 	status=0
 	unshare -m sh -c "$hide" sh --check --engine=bpf >out || status=$?
 	equal "$status" 1
