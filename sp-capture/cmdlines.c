@@ -2,10 +2,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
+#include "kernel.h"
 
 #define MAX_WAITING 4096u
+#define SEE_TRIES 4
 
 void cap_cmdlines_deinit(struct cap_cmdlines *c)
 {
@@ -91,6 +94,31 @@ void cap_cmdlines_read(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns)
 	size_t at = find(c, pid, time_ns);
 	if (at == c->n || c->v[at].source != CAP_CMDLINE_EXEC)
 		read_proc(add(c, pid, CAP_CMDLINE_PROC, time_ns));
+}
+
+uint64_t cap_cmdlines_see(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns)
+{
+	struct cap_cmdline now = {.pid = pid}, before = {0};
+	uint64_t seen_ns = 0;
+	bool same = false;
+	read_proc(&now);
+	for (int i = 0; i < SEE_TRIES && !same; i++) {
+		sp_buf_deinit(&before.args);
+		before = now;
+		seen_ns = cap_now_ns();
+		now = (struct cap_cmdline){.pid = pid};
+		read_proc(&now);
+		same = now.args.len == before.args.len &&
+		       (!now.args.len || !memcmp(now.args.data, before.args.data, now.args.len));
+	}
+	sp_buf_deinit(&before.args);
+	struct cap_cmdline *l =
+		find(c, pid, time_ns) == c->n ? add(c, pid, CAP_CMDLINE_PROC, time_ns) : NULL;
+	if (l)
+		l->args = now.args;
+	else
+		sp_buf_deinit(&now.args);
+	return seen_ns;
 }
 
 struct sp_buf cap_cmdlines_take(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns)

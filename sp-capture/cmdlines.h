@@ -42,6 +42,10 @@ void cap_cmdlines_look(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
 /* Read /proc for the exec whose record is of time_ns, unless it is told already. */
 void cap_cmdlines_read(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
 
+/* Read /proc for who is met at time_ns, with no exec seen. Returns when that was, on the recording's
+ * clock: the line is of an exec before, and of none since, as it is read before and after. */
+uint64_t cap_cmdlines_see(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
+
 /* The command line of the exec of time_ns, out of the list, or read now; empty when nobody knows.
  * The caller's to free. */
 struct sp_buf cap_cmdlines_take(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);

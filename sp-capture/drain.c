@@ -157,8 +157,13 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 			note_births(s, r);
 	}
 	/* A record that was not committed when a ring was scanned carries a time from just before:
-	 * what is older than the scan before this one is complete. Under pressure: than 1 ms. */
-	uint64_t limit = all ? UINT64_MAX : fill > CAP_FILL_FULL / 2 ? now - 1000000 : s->round_ns;
+	 * what is older than the scan before this one is complete. Under pressure, or when that was only
+	 * just now: than 1 ms. */
+	uint64_t limit = s->round_ns, settled = now - 1000000;
+	if (all)
+		limit = UINT64_MAX;
+	else if (fill > CAP_FILL_FULL / 2 || limit > settled)
+		limit = settled;
 	s->round_ns = now;
 	s->fill = (uint32_t)fill;
 	cap_output_patience(s->out, fill > CAP_FILL_FULL / 2 ? 0 : now + s->interval_ns / 4);

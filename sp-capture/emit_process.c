@@ -266,11 +266,10 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 {
 	char comm[64];
 	struct cap_proc *q = cap_procs_get(&e->procs, pid);
-	uint64_t seen_ns = cap_now_ns();
 	cap_task_comm(pid, pid, comm);
 	if (q && comm[0]) {
-		q->shown_ns = seen_ns;
 		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
+		q->shown_ns = cap_cmdlines_see(&e->cmdlines, pid, time_ns);
 		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
 		cap_emit_cgroup(e, q, true, time_ns);

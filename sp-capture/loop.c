@@ -89,8 +89,10 @@ static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 			if (p->revents & ~POLLIN)
 				p->fd = -1; /* its CPU is away */
 		}
+		uint64_t looked_ns = cap_now_ns();
 		if (n_execs && cap_session_look(s, cap_session_perf_rings(s), NULL) > 0) {
-			uint64_t soon = cap_now_ns() + AFTER_EXEC_NS;
+			s->round_ns = looked_ns; /* what came before is told then */
+			uint64_t soon = looked_ns + AFTER_EXEC_NS;
 			end_ns = soon < end_ns ? soon : end_ns;
 		}
 	} while (n > 0 && n == n_execs && cap_now_ns() < end_ns);

@@ -51,7 +51,8 @@ identical_to_perf() { # ROOT COMMAND…
 @test "sp-unwind gives perf's own answer, byte for byte: chain-lld" { identical_to_perf '_start' "$SP_PROG/chain-lld" 600; }
 @test "sp-unwind gives perf's own answer, byte for byte: dlopen" { identical_to_perf '_start' "$SP_PROG/dlopen" 600; }
 @test "sp-unwind gives perf's own answer, byte for byte: plt" { identical_to_perf '_start' "$SP_PROG/plt" 600; }
-@test "sp-unwind gives perf's own answer, byte for byte: threads" { identical_to_perf 'start_thread|clone3|_start|libc.so.6' "$SP_PROG/threads" 200; }
+# A thread begins in libc, below it clone3. Of the one that calls clone3 perf gives no callers.
+@test "sp-unwind gives perf's own answer, byte for byte: threads" { identical_to_perf '_start\+|libc\.so\.6\)\n.*clone3' "$SP_PROG/threads" 200; }
 @test "sp-unwind gives perf's own answer, byte for byte: templates" { identical_to_perf '_start' "$SP_PROG/templates" 600; }
 @test "sp-unwind gives perf's own answer for g++ on a real file, and goes on where perf stops" {
 	perf record -q -k mono -F 999 --call-graph dwarf,65528 -o x.data -- \

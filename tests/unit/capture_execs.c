@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../../sp-capture/execs.h"
+#include "../../sp-capture/kernel.h"
 #include "base/le.h"
 #include "tap.h"
 
@@ -91,6 +92,12 @@ static void test_lines(void)
 	tap_eq(c.n, 0, "what nobody asked for goes");
 	tap_ok(!takes(&c, getpid(), 600, NULL), "a process that lives is asked");
 	tap_eq(c.n, 0, "nothing is left of that");
+	uint64_t before = cap_now_ns(), seen = cap_cmdlines_see(&c, getpid(), 700);
+	tap_ok(seen >= before && seen <= cap_now_ns() && c.n == 1 && !takes(&c, getpid(), 700, NULL),
+	       "and one that is met, at a time");
+	cap_cmdlines_give(&c, getpid(), args);
+	cap_cmdlines_see(&c, getpid(), 800);
+	tap_ok(takes(&c, getpid(), 800, "given"), "what was given is its next exec's");
 	cap_cmdlines_deinit(&c);
 }
 
