@@ -280,7 +280,7 @@ static int check_open(struct cap_session *s, int32_t id, bool is_process, struct
 	return 0;
 }
 
-static int check_one(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
+int cap_attach_check_one(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
 {
 	const char *what = is_process ? "process" : "thread";
 	int32_t owner = cap_task_process(id);
@@ -305,9 +305,9 @@ int cap_attach_check(struct cap_session *s, struct sp_err *err)
 {
 	int rc = 0;
 	for (size_t i = 0; rc >= 0 && i < s->o->n_pids; i++)
-		rc = check_one(s, s->o->pids[i], true, err);
+		rc = cap_attach_check_one(s, s->o->pids[i], true, err);
 	for (size_t i = 0; rc >= 0 && i < s->o->n_tids; i++)
-		rc = check_one(s, s->o->tids[i], false, err);
+		rc = cap_attach_check_one(s, s->o->tids[i], false, err);
 	return rc;
 }
 

@@ -12,7 +12,10 @@
 #include "cgroup.h"
 #include "events.h"
 #include "rings.h"
+#include "session.h"
 #include "tasks.h"
+
+#define OTHER_FILES 64u /* rings, maps, files that are read */
 
 static void number(const char *what, int64_t v)
 {
@@ -98,25 +101,50 @@ static bool rings(const struct cap_options *o, const struct cap_kernel *k)
 	return rc >= 0;
 }
 
-/* Whether the sampling event opens on each process that was asked for. */
-static bool targets(const struct cap_options *o, const struct cap_kernel *k)
+/* Whether it can be sampled, and what descriptors that takes. */
+static bool target(struct cap_session *s, int32_t id, bool is_process, bool is_bpf)
+{
+	struct sp_err err = {0};
+	struct rlimit r = {0};
+	int32_t *tids = NULL;
+	size_t n = is_process ? 0 : 1, cap = 0;
+	char label[32], why[120] = "";
+	snprintf(label, sizeof label, "%s %d", is_process ? "process" : "thread", id);
+	int rc = cap_sampler_init(&s->sampler, s->o, &s->kernel, &err);
+	if (rc >= 0)
+		rc = cap_attach_check_one(s, id, is_process, &err);
+	if (rc >= 0 && is_process)
+		rc = sp_tasks_list(id, &tids, &n, &cap, &err);
+	free(tids);
+	if (rc < 0) {
+		line(label, false, err.msg, s->sampler.cure);
+		return false;
+	}
+	size_t needed = (is_bpf ? n : n * s->n_cpus) + OTHER_FILES;
+	getrlimit(RLIMIT_NOFILE, &r);
+	bool works = needed <= r.rlim_max;
+	snprintf(why, sizeof why, "%zu thread%s, some %zu descriptors", n, n == 1 ? "" : "s", needed);
+	snprintf(s->sampler.cure, sizeof s->sampler.cure,
+		 "raise the limit: ulimit -n %zu (as root)", needed);
+	line(label, works, why, s->sampler.cure);
+	return works;
+}
+
+static bool targets(const struct cap_options *o, const struct cap_kernel *k, bool is_bpf)
 {
 	bool all = true;
-	for (size_t i = 0; i < o->n_pids + o->n_tids; i++) {
-		int32_t id = i < o->n_pids ? o->pids[i] : o->tids[i - o->n_pids];
-		struct cap_sampler s;
-		struct sp_err err = {0};
-		char label[32];
-		snprintf(label, sizeof label, "%s %d", i < o->n_pids ? "process" : "thread", id);
-		int fd = cap_sampler_init(&s, o, k, &err);
-		s.attr.disabled = 1;
-		if (fd >= 0)
-			fd = cap_sampler_open(&s, CAP_SAMPLES, id, k->cpus[0], k->n_cpus * 2, &err);
-		line(label, fd >= 0, fd >= 0 ? "" : err.msg, s.cure);
-		all &= fd >= 0;
-		if (fd >= 0)
-			close(fd);
-	}
+	struct cap_session *s = calloc(1, sizeof *s);
+	if (!s)
+		return false;
+	s->o = o;
+	s->kernel = *k;
+	s->n_cpus = k->n_cpus;
+	s->out_fd = STDOUT_FILENO;
+	for (size_t i = 0; i < o->n_pids; i++)
+		all &= target(s, o->pids[i], true, is_bpf);
+	for (size_t i = 0; i < o->n_tids; i++)
+		all &= target(s, o->tids[i], false, is_bpf);
+	free(s);
 	return all;
 }
 
@@ -137,7 +165,7 @@ static bool bpf_loads(const char *what, const struct cap_bpf_want *want)
 }
 
 /* The BPF engine, by loading it: no condition of anything unless it is asked for. */
-static bool engine(const struct cap_options *o, const struct cap_kernel *k)
+static bool engine(const struct cap_options *o, const struct cap_kernel *k, bool *is_bpf)
 {
 	struct cap_bpf_want want = {.kernel_frames = true,
 				    .ring_bytes = 1 << 20,
@@ -149,8 +177,8 @@ static bool engine(const struct cap_options *o, const struct cap_kernel *k)
 	bool waits = bpf_loads("BPF, off-CPU", &want);
 	bool has_bpf = o->off_cpu ? waits : loads;
 	bool works = has_bpf || o->engine != CAP_ENGINE_BPF;
-	line("engine", works,
-	     has_bpf && o->engine != CAP_ENGINE_PERF ? "bpf" : works ? "perf" : "", "");
+	*is_bpf = has_bpf && o->engine != CAP_ENGINE_PERF;
+	line("engine", works, *is_bpf ? "bpf" : works ? "perf" : "", "");
 	return works;
 }
 
@@ -186,6 +214,7 @@ int cap_check(const struct cap_options *o)
 {
 	struct cap_kernel k;
 	struct sp_err err;
+	bool is_bpf;
 	if (cap_kernel_read(&k, &err) < 0)
 		sp_die(&err, NULL);
 	limits(&k);
@@ -193,9 +222,11 @@ int cap_check(const struct cap_options *o)
 	try_way(o, &k, "cycles", false, "hardware cycles");
 	bool works = try_way(o, &k, "cpu-clock", false, "cpu-clock");
 	try_way(o, &k, "cpu-clock", true, "kernel frames");
-	works &= engine(o, &k);
+	if (o->event)
+		works = try_way(o, &k, o->event, false, o->event);
+	works &= engine(o, &k, &is_bpf);
 	works &= rings(o, &k);
-	works &= targets(o, &k);
+	works &= targets(o, &k, is_bpf);
 	bool all = whole_machine(o, &k);
 	works &= all || !o->all;
 	cap_kernel_deinit(&k);

@@ -96,6 +96,8 @@ struct cap_session {
 /* Whether the chosen processes and threads are there, not ourselves, and ours to sample: before a
  * byte is written. */
 int cap_attach_check(struct cap_session *s, struct sp_err *err);
+/* One of them. Of the session it takes the options, kernel, CPUs, sampler and output. */
+int cap_attach_check_one(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err);
 /* Events for all threads of a process (and what it has mapped, into the stream). is_root: asked for
  * by the user: refusals are errors, and its end ends the recording. */
 int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err);

@@ -712,6 +712,21 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	sp-capture --check -p 2147483647 >out 2>log || status=$?
 	equal "$status" 1
 	grep -q 'process 2147483647 no' out
+	start cap_many 20
+	await grep -q ready start.out
+	sp-capture --check --engine=perf -e page-faults -p "$pid" >out
+	grep -q 'page-faults *yes' out
+	local tid n=0
+	for tid in /proc/"$pid"/task/*; do tid=${tid##*/} n=$((n + 1)); done
+	holds "$(cat out)" "yes: $n threads, some $((n * $(nproc) + 64)) descriptors"
+	status=0
+	sp-capture --check -p "$tid" >out 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat out)" "it is a thread of process $pid"
+	status=0
+	bash -c "ulimit -n 64; exec sp-capture --check --engine=perf -p $pid" >out || status=$?
+	equal "$status" 1
+	holds "$(cat out)" "cure: raise the limit: ulimit -n"
 }
 
 # --- files ---
