@@ -245,9 +245,12 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 	return in + BPF_CORE_READ(t, sched_info.last_arrival);
 }
 
-/* The scheduler takes the time some microseconds earlier than we do. When the host took the CPU in
- * between it is much earlier: what is learnt lasts until the next switch only. A thread that went
- * away and came back untold meanwhile has arrived once more, and later: nothing is learnt of it. */
+/* The scheduler takes the time some microseconds earlier than we do: their mean is learnt, so that many
+ * waits together are as long as they were. When the host took the CPU in between it is much earlier, and is
+ * taken for CLOCK_STEP_NS more. A thread that went away and came back untold meanwhile has arrived once
+ * more, and later: nothing is learnt of it. */
+#define CLOCK_STEP_NS 65536
+
 static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
 	if (!bpf_core_field_exists(prev->sched_info.last_arrival))
@@ -256,7 +259,11 @@ static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct 
 	if (arrival && cpu->in_tid == prev->pid && cpu->in_ns &&
 	    prev->sched_info.pcount == cpu->in_count) {
 		__u64 seen = cpu->in_ns - arrival;
-		cpu->clock_ns = !had || (__s64)(seen - had) < 0 ? seen : had + ((seen - had) >> 6);
+		__s64 more = seen - had;
+		if (!had || more < -CLOCK_STEP_NS)
+			cpu->clock_ns = seen;
+		else
+			cpu->clock_ns = had + ((more < CLOCK_STEP_NS ? more : CLOCK_STEP_NS) >> 4);
 		spb_clock_any = cpu->clock_ns;
 	}
 }
