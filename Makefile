@@ -256,7 +256,8 @@ check-consumers: reader-deps
 	@$(MAKE) -s --no-print-directory all progs
 	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' HEAVY='$(HEAVY)' tests/check-consumers
 
-check-unit: units
+# Some of them run the tools.
+check-unit: all units
 	@$(RUN_TESTS) $(UNITS:%=$(BUILD)/unit/%)
 
 check-cli: all test-setup
