@@ -32,16 +32,20 @@ static void put_id(uint8_t *p, size_t size, int32_t pid, int32_t tid, uint64_t t
 /* --- names --- */
 
 /* What the stream has as a thread's name, as a hash: 0 = none that we know of. */
-static void note_name(struct cap_emit *e, int32_t tid, const char *comm)
+static uint32_t name_hash(const char *comm)
 {
 	uint32_t hash = (uint32_t)sp_hash(comm, strnlen(comm, 63), 0) >> 1;
-	sp_map64_put(&e->names, (uint32_t)tid, hash ? hash : 1);
+	return hash ? hash : 1;
+}
+
+static void note_name(struct cap_emit *e, int32_t tid, const char *comm)
+{
+	sp_map64_put(&e->names, (uint32_t)tid, name_hash(comm));
 }
 
 static bool has_name(const struct cap_emit *e, int32_t tid, const char *comm)
 {
-	uint32_t hash = (uint32_t)sp_hash(comm, strnlen(comm, 63), 0) >> 1;
-	return sp_map64_get(&e->names, (uint32_t)tid) == (hash ? hash : 1);
+	return sp_map64_get(&e->names, (uint32_t)tid) == name_hash(comm);
 }
 
 /* A thread is born with its maker's name. */

@@ -247,8 +247,7 @@ void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx)
 {
 	p->idle = idle;
 	p->idle_ctx = ctx;
-	if (p->n_workers > 1)
-		uw_walker_warm(p->threads[0].worker->walker);
+	uw_walker_warm(p->threads[0].worker->walker);
 	while (p->n_started + 1 < p->n_workers && start_thread(p))
 		;
 }

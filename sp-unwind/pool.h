@@ -20,7 +20,7 @@ int un_pool_new(struct un_pool **out, unsigned n_workers, struct sp_writer *w, s
 /* Ends the threads; batches not yet written are dropped. */
 void un_pool_free(struct un_pool *p);
 
-/* Work that threads without a batch do: a piece of it, from any thread; false when there is none at
+/* Of more than one worker: work that threads without a batch do: a piece of it, from any thread; false when there is none at
  * the moment. It makes the threads worth their start before the first batch. */
 void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx);
 /* The recording's machine; before the first batch that holds samples to walk. */

@@ -10,7 +10,8 @@ task state bits; 0: none is looked for). WAKER: "maker" (the line's last number 
 "both": what was off the CPU is the time that passed without the thread's own CPU time, within 1 % of
 the time that passed; with the samples on it, it adds up to all of it within 3 %: beside other tests,
 late ticks of the sampling clock take some of those. Less what is neither (LESS_MS): what the host took
-of all CPUs meanwhile, waits below the least, and waits whose end no probe was told of.
+of all CPUs meanwhile, waits below the least, waits whose end no probe was told of, and 5 us for each wait:
+a switch away is told so long after the scheduler has stopped the thread's CPU time.
 Prints what was found; wrong values end it with 1.
 """
 import collections
