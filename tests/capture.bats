@@ -1139,7 +1139,7 @@ shared_ring() { # BYTES OF A CPU
 
 @test "an exec that was lost in a full ring is told all the same: the old image's names end" {
 	start cap_exec 1500
-	begin s -F 4999 -s 65528 --ring 256K -p "$pid"
+	begin s --engine=perf -F 4999 -s 65528 --ring 256K -p "$pid"
 	kill -STOP "$capture"
 	await sh -c "tr '\0' ' ' </proc/$pid/cmdline | grep -q ' b $'"
 	kill -CONT "$capture"
