@@ -324,6 +324,7 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 		rc = describe(s, pid, is_root, err);
 	if (rc < 0)
 		return rc;
+	uint64_t described_ns = cap_now_ns();
 	if (s->o->stop)
 		rc = open_held(s, pid, CAP_SAMPLES, err);
 	else
@@ -334,7 +335,7 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 		return rc;
 	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
 	if (q) { /* what was run and mapped between the first look and the events */
-		cap_emit_missed_exec(&s->emit, q, s->emit.now_ns);
+		cap_emit_missed_exec(&s->emit, q, described_ns, s->emit.now_ns);
 		cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
 		emit_threads(s, pid, q);
 	}

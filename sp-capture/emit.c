@@ -58,8 +58,16 @@ bool cap_emit_cpu_add(struct cap_emit *e)
 uint8_t *cap_emit_take(struct cap_emit *e, size_t size)
 {
 	uint8_t *p = cap_output_take(e->out, size, false);
-	e->lost_side_band |= p == NULL;
+	if (!p)
+		cap_emit_gap(e, e->now_ns);
 	return p;
+}
+
+void cap_emit_gap(struct cap_emit *e, uint64_t from_ns)
+{
+	if (!e->lost_side_band || from_ns < e->sure_ns)
+		e->sure_ns = from_ns;
+	e->lost_side_band = true;
 }
 
 void cap_emit_lost(struct cap_emit *e, size_t cpu_index, uint64_t from_ns, uint64_t to_ns,
@@ -180,9 +188,8 @@ void cap_emit_check_ip(struct cap_emit *e, int32_t pid, uint64_t ip, uint64_t ti
 	}
 	struct cap_range *r = cap_proc_find(q, ip);
 	if (!r && time_ns - q->maps_ns >= MAPS_AGAIN_NS && cap_proc_try_page(q, ip)) {
-		/* The new image's mappings would hide from cap_recover that it is a new one. */
-		if (e->lost_side_band)
-			cap_emit_missed_exec(e, q, time_ns - 1);
+		if (e->lost_side_band) /* before its names are the old image's */
+			cap_emit_missed_exec(e, q, e->sure_ns, time_ns - 1);
 		cap_emit_maps(e, q, time_ns - 1, NULL);
 		r = cap_proc_find(q, ip);
 	}
@@ -333,7 +340,7 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 	uint64_t count = cap_ring_u64(r, en->pos + 16);
 	if (e->all_side_band) { /* anybody's; no sample is among it */
 		r->lost += count;
-		e->lost_side_band = true;
+		cap_emit_gap(e, r->last_ns);
 		return;
 	}
 	uint8_t *p = cap_emit_take(e, en->size);
@@ -344,7 +351,7 @@ static void emit_lost(struct cap_emit *e, struct cap_ring *r, const struct cap_e
 	}
 	r->lost += count;
 	if (!r->of_switches) {
-		e->lost_side_band = true;
+		cap_emit_gap(e, r->last_ns);
 		e->waits.lost_ns = en->time_ns;
 	}
 	cap_emit_lost(e, cpu_index, r->last_ns, en->time_ns, count);

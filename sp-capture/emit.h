@@ -43,6 +43,7 @@ struct cap_emit {
 	bool known_only;     /* the kernel follows children though nobody asked: leave them out */
 	bool all_side_band;  /* that of other processes comes too: leave it out */
 	bool lost_side_band; /* records other than samples may be missing: read state again */
+	uint64_t sure_ns;    /* then: what was told until this time is complete */
 	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
 	 * an own id proves to be a copy when another one samples the thread on that CPU. */
 	struct sp_map64 late_of; /* tid to index */
@@ -95,13 +96,16 @@ void cap_emit_time(struct cap_emit *e, uint64_t time_ns);
 /* Watch a thread for copies; ids: its own, one per CPU. */
 void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids);
 
-/* Side-band that we make ourselves. */
-void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
+/* Records other than samples may be missing from a time on. */
+void cap_emit_gap(struct cap_emit *e, uint64_t from_ns);
+
+/* Side-band that we make ourselves; false when there was no room. */
+bool cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm,
 		   uint64_t time_ns);
 /* The names of a process's threads as they are now, where the stream has others. The number of its
  * threads, or an error when it is gone. */
 int cap_emit_names(struct cap_emit *e, int32_t pid, uint64_t time_ns);
-void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
+bool cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
 		    size_t path_len, uint64_t time_ns);
 void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b);
 void cap_emit_kernel_mmap(struct cap_emit *e, uint64_t start, uint64_t len, const char *name,
@@ -130,14 +134,16 @@ void cap_emit_cgroup(struct cap_emit *e, struct cap_proc *q, bool read, uint64_t
  * emitted, or an error when the file cannot be read. */
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);
 
-/* After records were lost: whether q called exec unseen - none of the files that it had mapped is
- * where it was. Then the exec is told, dated time_ns; its mappings are cap_emit_maps's to tell. */
-bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns);
+/* Whether q called exec unseen after sure_ns: see cap_proc_is_replaced. Then the exec is told, dated
+ * time_ns; its mappings are cap_emit_maps's to tell. */
+bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t sure_ns,
+			  uint64_t time_ns);
 
 /* A process has ended: nothing is known of q any more. */
 void cap_emit_gone(struct cap_emit *e, struct cap_proc *q);
 
-/* A process whose birth was not seen (a lost FORK): its name and command line. NULL: no memory. */
+/* A process whose birth was not seen (a lost FORK): its name and command line. NULL: no memory, or
+ * no room to tell of it. */
 struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns);
 
 /* FINISHED_ROUND when one is due (or always), and what was dropped since. */

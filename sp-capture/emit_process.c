@@ -55,25 +55,26 @@ static void inherit_name(struct cap_emit *e, int32_t tid, int32_t ptid)
 	sp_map64_put(&e->names, (uint32_t)tid, hash == SP_NOT_FOUND ? 0 : hash);
 }
 
-static void emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint16_t misc,
+static bool emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint16_t misc,
 		      uint64_t time_ns)
 {
 	size_t len = strnlen(comm, 63);
 	size_t size = 16 + ((len + 8) & ~(size_t)7) + SP_SAMPLE_ID_BYTES;
 	uint8_t *p = cap_emit_begin(e, PERF_RECORD_COMM, misc, size);
 	if (!p)
-		return;
+		return false;
 	sp_put32(p + 8, (uint32_t)pid);
 	sp_put32(p + 12, (uint32_t)tid);
 	memcpy(p + 16, comm, len);
 	put_id(p, size, pid, tid, time_ns);
 	cap_emit_time(e, time_ns);
 	note_name(e, tid, comm);
+	return true;
 }
 
-void cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
+bool cap_emit_comm(struct cap_emit *e, int32_t pid, int32_t tid, const char *comm, uint64_t time_ns)
 {
-	emit_comm(e, pid, tid, comm, 0, time_ns);
+	return emit_comm(e, pid, tid, comm, 0, time_ns);
 }
 
 int cap_emit_names(struct cap_emit *e, int32_t pid, uint64_t time_ns)
@@ -91,7 +92,7 @@ int cap_emit_names(struct cap_emit *e, int32_t pid, uint64_t time_ns)
 	return rc < 0 ? rc : (int)n;
 }
 
-void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
+bool cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *m, const char *path,
 		    size_t path_len, uint64_t time_ns)
 {
 	size_t len = path_len < MAX_PATH - 1 ? path_len : MAX_PATH - 1;
@@ -100,7 +101,7 @@ void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *
 					    : PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_DATA;
 	uint8_t *p = cap_emit_begin(e, PERF_RECORD_MMAP2, misc, size);
 	if (!p)
-		return;
+		return false;
 	sp_put32(p + 8, (uint32_t)pid);
 	sp_put32(p + 12, (uint32_t)pid);
 	sp_put64(p + 16, m->start);
@@ -115,6 +116,7 @@ void cap_emit_mmap2(struct cap_emit *e, int32_t pid, const struct sp_perf_mmap *
 	memcpy(p + CAP_AT_MMAP2_PATH, path, len);
 	put_id(p, size, pid, pid, time_ns);
 	cap_emit_time(e, time_ns);
+	return true;
 }
 
 void cap_emit_build_id(struct cap_emit *e, const struct sp_build_id_record *b)
@@ -167,9 +169,15 @@ static bool is_rodata(const struct sp_perf_mmap *m)
 	return m->ino && (m->prot & (PROT_READ | PROT_WRITE | PROT_EXEC)) == PROT_READ;
 }
 
-/* *fresh_ino: the file of the last mapping that was new, whose read-only parts follow. */
+/* What cap_emit_maps goes by. */
+struct reading {
+	uint64_t time_ns; /* of the records */
+	uint64_t seen_ns;
+	uint64_t fresh_ino; /* the file of the last mapping that was new, whose read-only parts follow */
+};
+
 static bool maps_line(struct cap_emit *e, struct cap_proc *q, const char *line, size_t len,
-		      uint64_t time_ns, uint64_t *fresh_ino)
+		      struct reading *d)
 {
 	struct sp_perf_mmap m;
 	char path[MAX_PATH];
@@ -178,21 +186,22 @@ static bool maps_line(struct cap_emit *e, struct cap_proc *q, const char *line, 
 	size_t n = (size_t)(line + len - m.path);
 	n = unescape(path, m.path, n < sizeof path ? n : sizeof path - 1);
 	if (!(m.prot & PROT_EXEC)) {
-		if (is_rodata(&m) && m.ino == *fresh_ino)
-			cap_emit_mmap2(e, q->pid, &m, path, n, time_ns);
+		if (is_rodata(&m) && m.ino == d->fresh_ino)
+			cap_emit_mmap2(e, q->pid, &m, path, n, d->time_ns);
 		return false;
 	}
 	if (!n) {
 		memcpy(path, "//anon", 6);
 		n = 6;
 	}
-	if (cap_proc_knows(&e->procs, q, &m, path, n) || !cap_proc_map(&e->procs, q, &m, path, n))
+	if (cap_proc_knows(&e->procs, q, &m, path, n) ||
+	    !cap_emit_mmap2(e, q->pid, &m, path, n, d->time_ns) ||
+	    !cap_proc_map(&e->procs, q, &m, path, n, d->seen_ns))
 		return false;
-	*fresh_ino = m.ino;
-	cap_emit_mmap2(e, q->pid, &m, path, n, time_ns);
+	d->fresh_ino = m.ino;
 	struct cap_range *r = cap_proc_find(q, m.start);
 	if (r && e->on_map)
-		e->on_map(e->arg, q, r, time_ns);
+		e->on_map(e->arg, q, r, d->time_ns);
 	return true;
 }
 
@@ -203,15 +212,14 @@ int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, stru
 	int rc = cap_task_maps(q->pid, MAPS_MAX, &e->text, err);
 	if (rc < 0)
 		return rc;
-	if (time_ns < e->now_ns)
-		time_ns = e->now_ns;
-	q->maps_ns = time_ns;
+	struct reading d = {.time_ns = time_ns < e->now_ns ? e->now_ns : time_ns,
+			    .seen_ns = cap_now_ns()};
+	q->maps_ns = d.time_ns;
 	const char *p = (const char *)e->text.data, *end = p + e->text.len;
-	uint64_t fresh_ino = 0;
 	while (p < end) {
 		const char *nl = memchr(p, '\n', (size_t)(end - p));
 		const char *stop = nl ? nl : end;
-		found += maps_line(e, q, p, (size_t)(stop - p), time_ns, &fresh_ino);
+		found += maps_line(e, q, p, (size_t)(stop - p), &d);
 		p = stop + 1;
 	}
 	return found;
@@ -246,7 +254,8 @@ static void apply_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
 	cap_emit_cgroup(e, q, true, time_ns);
 }
 
-bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns)
+bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t sure_ns,
+			  uint64_t time_ns)
 {
 	char comm[64];
 	if (!q->n)
@@ -255,12 +264,13 @@ bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t time_
 	if (cap_task_maps(q->pid, MAPS_MAX, &e->text, NULL) < 0)
 		return false;
 	uint64_t seen_ns = cap_now_ns();
-	if (!cap_proc_is_replaced(&e->procs, q, (const char *)e->text.data, e->text.len))
+	if (!cap_proc_is_replaced(&e->procs, q, (const char *)e->text.data, e->text.len, sure_ns))
 		return false;
 	if (time_ns < e->now_ns)
 		time_ns = e->now_ns;
 	cap_task_comm(q->pid, q->pid, comm);
-	emit_comm(e, q->pid, q->pid, comm, PERF_RECORD_MISC_COMM_EXEC, time_ns);
+	if (!emit_comm(e, q->pid, q->pid, comm, PERF_RECORD_MISC_COMM_EXEC, time_ns))
+		return false;
 	apply_exec(e, q, time_ns);
 	q->shown_ns = seen_ns;
 	return true;
@@ -273,8 +283,11 @@ struct cap_proc *cap_emit_meet(struct cap_emit *e, int32_t pid, uint64_t time_ns
 	cap_task_comm(pid, pid, comm);
 	if (q && comm[0]) {
 		time_ns = time_ns > e->now_ns + 1 ? time_ns - 1 : e->now_ns;
+		if (!cap_emit_comm(e, pid, pid, comm, time_ns)) {
+			cap_procs_remove(&e->procs, pid); /* met again when there is room */
+			return NULL;
+		}
 		q->shown_ns = cap_cmdlines_see(&e->cmdlines, pid, time_ns);
-		cap_emit_comm(e, pid, pid, comm, time_ns);
 		cap_emit_exec(e, q, time_ns);
 		cap_emit_cgroup(e, q, true, time_ns);
 	}
@@ -309,7 +322,8 @@ void cap_emit_mmap2_record(struct cap_emit *e, const struct cap_ring *r, const s
 	size_t len = strnlen(path, en->size - CAP_AT_MMAP2_PATH - SP_SAMPLE_ID_BYTES);
 	if (!q)
 		q = cap_procs_get(&e->procs, (int32_t)sp_get32(p + 8));
-	if (!q || !(m.prot & PROT_EXEC) || !cap_proc_map(&e->procs, q, &m, path, len))
+	if (!q || !(m.prot & PROT_EXEC) ||
+	    !cap_proc_map(&e->procs, q, &m, path, len, en->time_ns))
 		return;
 	struct cap_range *range = cap_proc_find(q, m.start);
 	if (range && e->on_map)
@@ -330,8 +344,9 @@ void cap_emit_comm_record(struct cap_emit *e, const struct cap_ring *r, const st
 		return;
 	}
 	const uint8_t *p = cap_emit_pass(e, r, en);
-	if (p)
-		note_name(e, (int32_t)sp_get32(p + 12), (const char *)p + 16);
+	if (!p)
+		return; /* an exec is found by cap_emit_missed_exec then */
+	note_name(e, (int32_t)sp_get32(p + 12), (const char *)p + 16);
 	if (q)
 		apply_exec(e, q, en->time_ns);
 }
@@ -356,18 +371,21 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 			q->n_threads++;
 		if (q && ++q->n_born == MANY_THREADS && e->on_fork)
 			e->on_fork(e->arg, ptid);
-	} else {
-		q = cap_procs_fork(&e->procs, pid, ppid);
-		if (q)
-			q->begin_ns = en->time_ns;
-		if (e->on_fork)
-			e->on_fork(e->arg, ptid);
-		cap_emit_pass(e, r, en);
-		if (q)
-			cap_emit_cgroup(e, q, false, en->time_ns);
+		if (!cap_emit_pass(e, r, en)) /* its name is told when it is looked for */
+			sp_map64_put(&e->names, (uint32_t)tid, 0);
 		return;
 	}
-	cap_emit_pass(e, r, en);
+	if (e->on_fork)
+		e->on_fork(e->arg, ptid);
+	if (!cap_emit_pass(e, r, en)) {
+		cap_procs_remove(&e->procs, pid); /* to be met: the stream does not know it */
+		return;
+	}
+	q = cap_procs_fork(&e->procs, pid, ppid);
+	if (q) {
+		q->begin_ns = en->time_ns;
+		cap_emit_cgroup(e, q, false, en->time_ns);
+	}
 }
 
 void cap_emit_gone(struct cap_emit *e, struct cap_proc *q)

@@ -194,10 +194,11 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 			cap_attach_switch(s, true);
 			if (s->o->off_cpu)
 				cap_asleep_all(s);
-			cap_recover_all(s);
+			cap_recover_all(s, s->disabled_ns);
 			cap_control_say(s->control, "enabled");
 			break;
 		case CAP_DISABLE:
+			s->disabled_ns = cap_now_ns();
 			cap_attach_switch(s, false);
 			cap_control_say(s->control, "disabled");
 			break;

@@ -91,6 +91,7 @@ struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid)
 			memcpy(q->ranges, parent->ranges, parent->n * sizeof *q->ranges);
 		q->n = parent->n;
 	}
+	q->own = parent->own;
 	q->exec_count = parent->exec_count;
 	q->cgroup = parent->cgroup;
 	if (parent->scope == CAP_KERNEL || parent->scope == CAP_OWN)
@@ -104,6 +105,7 @@ struct cap_proc *cap_procs_fork(struct cap_procs *p, int32_t pid, int32_t ppid)
 void cap_proc_exec(struct cap_proc *q)
 {
 	q->n = q->last = q->n_tried = 0;
+	q->own = (struct cap_range){0};
 	q->n_threads = 1;
 	q->exec_count++;
 	q->is_python = q->python_probed = q->runs_jit = q->sampled = false;
@@ -172,7 +174,7 @@ static bool is_anon(const char *path, size_t len)
 }
 
 bool cap_proc_map(struct cap_procs *p, struct cap_proc *q, const struct sp_perf_mmap *m,
-		  const char *path, size_t path_len)
+		  const char *path, size_t path_len, uint64_t seen_ns)
 {
 	struct cap_range r = {
 		.start = m->start,
@@ -184,12 +186,15 @@ bool cap_proc_map(struct cap_procs *p, struct cap_proc *q, const struct sp_perf_
 		.min = m->min,
 		.path = sp_intern_add(&p->paths, path, path_len, NULL),
 		.is_anon = is_anon(path, path_len),
+		.seen_ns = seen_ns,
 	};
 	if (r.start >= r.end)
 		return true;
 	q->n_tried = 0;
 	if (r.path == SP_NOT_FOUND || !clear(q, r.start, r.end))
 		return false;
+	if (!q->own.ino)
+		q->own = r;
 	return insert(q, lower(q, r.start), &r);
 }
 
@@ -233,12 +238,11 @@ static const char *last_name(const char *path, size_t len, size_t *n)
 
 /* Whether code in /proc/PID/maps is where the same code was. On overlayfs, Linux 6.8 to 6.17 give
  * MMAP2 records device, inode and folder of the file beneath: there the place and the name tell. */
-static bool is_still_there(const struct cap_procs *p, struct cap_proc *q,
+static bool is_still_there(const struct cap_procs *p, const struct cap_range *r,
 			   const struct sp_perf_mmap *m, const char *path, size_t len)
 {
 	size_t n, n_known, len_known;
-	const struct cap_range *r = cap_proc_find(q, m->start);
-	if (!r || !r->ino)
+	if (m->start < r->start || m->start >= r->end)
 		return false;
 	if (r->ino == m->ino && r->maj == m->maj && r->min == m->min)
 		return true;
@@ -249,20 +253,27 @@ static bool is_still_there(const struct cap_procs *p, struct cap_proc *q,
 	return n && n == n_known && !memcmp(a, b, n);
 }
 
+/* A file that was mapped by sure_ns. */
+static bool is_sure(const struct cap_range *r, uint64_t sure_ns)
+{
+	return r && r->ino && r->seen_ns <= sure_ns;
+}
+
 bool cap_proc_is_replaced(const struct cap_procs *p, struct cap_proc *q, const char *maps,
-			  size_t len)
+			  size_t len, uint64_t sure_ns)
 {
 	const char *end = maps + len;
-	bool knows_files = false, has_code = false;
-	for (size_t i = 0; i < q->n; i++)
-		knows_files |= q->ranges[i].ino != 0;
-	while (knows_files && maps < end) {
+	bool has_code = false;
+	while (q->own.ino && maps < end) {
 		struct sp_perf_mmap m;
 		const char *nl = memchr(maps, '\n', (size_t)(end - maps));
 		const char *stop = nl ? nl : end;
 		if (nl && sp_maps_line(maps, (size_t)(stop - maps), &m) && m.ino &&
 		    (m.prot & PROT_EXEC)) {
-			if (is_still_there(p, q, &m, m.path, (size_t)(stop - m.path)))
+			const struct cap_range *r = cap_proc_find(q, m.start);
+			size_t path_len = (size_t)(stop - m.path);
+			if (is_still_there(p, &q->own, &m, m.path, path_len) ||
+			    (is_sure(r, sure_ns) && is_still_there(p, r, &m, m.path, path_len)))
 				return false;
 			has_code = true;
 		}

@@ -17,6 +17,7 @@ struct cap_range {
 	uint32_t maj, min;
 	uint32_t ino_gen; /* of the inode, whose number may be used again; 0 = not known */
 	uint32_t path;    /* id in cap_procs.paths */
+	uint64_t seen_ns; /* the time of its record, or when /proc showed it */
 	bool is_anon;     /* memory whose code a perf map may describe */
 	bool sampled;
 };
@@ -28,6 +29,7 @@ struct cap_proc {
 	uint32_t n_threads;       /* alive, as far as the records say */
 	struct cap_range *ranges; /* owned; sorted by start, disjoint */
 	size_t n, cap, last;      /* last: index of the last hit */
+	struct cap_range own;     /* of this image's files the first: its program; ino 0 = none yet */
 	uint64_t *tried; /* owned: pages that no mapping explained, since the mappings changed */
 	size_t n_tried, cap_tried;
 	uint64_t maps_ns;                   /* when its maps were read last */
@@ -69,7 +71,7 @@ void cap_proc_exec(struct cap_proc *q);
 
 /* An executable mapping appears over whatever was there. False when memory ends. */
 bool cap_proc_map(struct cap_procs *p, struct cap_proc *q, const struct sp_perf_mmap *m,
-		  const char *path, size_t path_len);
+		  const char *path, size_t path_len, uint64_t seen_ns);
 
 /* The mapping that holds ip, or NULL. */
 struct cap_range *cap_proc_find(struct cap_proc *q, uint64_t ip);
@@ -78,12 +80,14 @@ struct cap_range *cap_proc_find(struct cap_proc *q, uint64_t ip);
 bool cap_proc_knows(const struct cap_procs *p, const struct cap_proc *q,
 		    const struct sp_perf_mmap *m, const char *path, size_t path_len);
 
-/* Whether /proc/PID/maps, as it is now, is of another image than the one whose mappings are known:
- * none of its files is where one was. False as long as the text has no code of a file: the memory
- * of an exec that is still under way holds a stack only, and its record comes later (Linux 6.1
- * fs/exec.c, begin_new_exec: exec_mmap before perf_event_comm; load_elf_binary maps after both). */
+/* Whether /proc/PID/maps, as it is now, is of another image than the one that is known, whose exec
+ * may have been lost after sure_ns: neither its program nor any file seen until then is where it
+ * was. Files seen later tell nothing: they may be the new image's, when only its exec was lost.
+ * False as long as the text has no code of a file: the memory of an exec that is still under way
+ * holds a stack only, and its record comes later (Linux 6.1 fs/exec.c, begin_new_exec: exec_mmap
+ * before perf_event_comm; load_elf_binary maps after both). */
 bool cap_proc_is_replaced(const struct cap_procs *p, struct cap_proc *q, const char *maps,
-			  size_t len);
+			  size_t len, uint64_t sure_ns);
 
 /* True the first time that a page is asked for since the mappings changed. */
 bool cap_proc_try_page(struct cap_proc *q, uint64_t ip);

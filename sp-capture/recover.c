@@ -58,9 +58,9 @@ static void find_descendants(struct cap_session *s)
 }
 
 /* One process: an exec that was not seen, its mappings, the names of its threads, its end. */
-static void recover_process(struct cap_session *s, struct cap_proc *q)
+static void recover_process(struct cap_session *s, struct cap_proc *q, uint64_t sure_ns)
 {
-	cap_emit_missed_exec(&s->emit, q, s->emit.now_ns);
+	cap_emit_missed_exec(&s->emit, q, sure_ns, s->emit.now_ns);
 	int found = cap_emit_maps(&s->emit, q, s->emit.now_ns, NULL);
 	/* A zombie's maps are empty. */
 	if (cap_emit_names(&s->emit, q->pid, s->emit.now_ns) < 0 && found <= 0 &&
@@ -68,7 +68,7 @@ static void recover_process(struct cap_session *s, struct cap_proc *q)
 		cap_emit_gone(&s->emit, q);
 }
 
-void cap_recover_all(struct cap_session *s)
+void cap_recover_all(struct cap_session *s, uint64_t sure_ns)
 {
 	uint64_t drained_ns = cap_now_ns();
 	if (s->o->follow && !s->o->all)
@@ -76,7 +76,7 @@ void cap_recover_all(struct cap_session *s)
 	for (size_t i = 0; i < s->emit.procs.n; i++) {
 		struct cap_proc *q = user_process(s, i);
 		if (q)
-			recover_process(s, q);
+			recover_process(s, q, sure_ns);
 		cap_recover_keep_up(s, &drained_ns);
 	}
 }
@@ -92,7 +92,7 @@ void cap_recover(struct cap_session *s, bool forced)
 			return;
 		if (forced && s->o->all)
 			return; /* samples whose mapping is not known make their process be read */
-		*r = (struct cap_recovery){.running = true};
+		*r = (struct cap_recovery){.running = true, .sure_ns = s->emit.sure_ns};
 		s->emit.lost_side_band = false;
 		sp_count(&s->emit.counters, SP_C_lifecycle_gaps, 1);
 		if (s->o->follow && !s->o->all)
@@ -102,7 +102,7 @@ void cap_recover(struct cap_session *s, bool forced)
 	while (r->at < s->emit.procs.n && (forced || now - begin < SLICE_NS)) {
 		struct cap_proc *q = user_process(s, r->at++);
 		if (q)
-			recover_process(s, q);
+			recover_process(s, q, r->sure_ns);
 		now = cap_now_ns();
 	}
 	r->spent_ns += now - begin;

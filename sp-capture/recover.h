@@ -8,8 +8,8 @@
  * processes; at most four times a second unless forced. */
 void cap_recover(struct cap_session *s, bool forced);
 
-/* All of that at once, as after enable: nothing was told while sampling was disabled. */
-void cap_recover_all(struct cap_session *s);
+/* All of that at once, as after enable: nothing was told since sampling was disabled, at sure_ns. */
+void cap_recover_all(struct cap_session *s, uint64_t sure_ns);
 
 /* Between two processes, of many: what is done to all takes longer than the rings hold out, and
  * they are drained from time to time. Processes may go meanwhile. */

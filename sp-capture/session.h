@@ -71,10 +71,11 @@ struct cap_session {
 	struct sp_map64 pin_of; /* index by tid, of a pin that may be another's by now */
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
+	uint64_t disabled_ns; /* the last time, by a command; 0 = never */
 	uint64_t n_bytes; /* of the stream */
 	struct cap_recovery {
 		size_t at; /* the process that is next */
-		uint64_t spent_ns, not_before_ns;
+		uint64_t sure_ns, spent_ns, not_before_ns;
 		bool running;
 	} recovery; /* see recover.h */
 	struct cap_system system; /* with -a */

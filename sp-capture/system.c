@@ -375,7 +375,7 @@ static void look_at_cpu(struct cap_session *s, uint32_t number)
 		return;
 	}
 	sp_note("CPU %u %s: recorded from now on", number, is_new ? "appeared" : "is back");
-	s->emit.lost_side_band = true; /* what ran there in between is not known */
+	cap_emit_gap(&s->emit, 0); /* what ran there in between is not known */
 }
 
 static void look_at_cpus(struct cap_session *s)

@@ -282,6 +282,49 @@ need_faults() {
 	[ "$(stream stacks s | awk '$3 < 40000' | wc -l)" = 0 ] || fail "short stacks"
 }
 
+# A pipe that nobody reads holds up to 80 MB of records, here of renames; then the kernel's are dropped.
+no_room() { # ENGINE
+	mkfifo pipe go
+	sh -c 'read -r _ <go; exec cat' <pipe >s 3>&- &
+	local reader=$!
+	pids+=("$reader")
+	mkfifo in fifo
+	exec 9<>in
+	"$SP_PROG/cap_names" <in >start.out 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	await grep -q ready start.out
+	rm -f log
+	sp-capture --engine="$1" -f -F 99 --control fifo -p "$pid" >pipe 2>log 3>&- 9>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+	step r
+	step c
+	printf x >&9
+	await grep -q next start.out
+	echo summary >fifo
+	await grep -q 'control: [0-9]* samples' log
+	echo >go
+	sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	wait "$reader"
+	kill -9 "$pid"
+	stream order s
+	equal "$(stream types s | awk '$1 == 7')" "" "records of births"
+	perf script --no-inline -F pid,ip,sym -i - <s 2>/dev/null >script
+	grep -q child_hot script || fail "$1: the child: $(tail -n 30 script)"
+	grep -q next_hot script || fail "$1: the new image: $(tail -n 30 script)"
+	equal "$(stream ext s | grep -c "^exec.*cap_names next")" 1 "execs told"
+	rm in fifo pipe go
+}
+
+@test "a reader that pauses so long that births and execs find no room: they are told when there is room" {
+	no_room perf
+	[ "$(id -u)" != 0 ] || no_room bpf
+}
+
 # --- what ends it ---
 
 @test "a signal to the whole process group - a closed terminal, timeout(1) - loses nothing with -o FILE.spool" {

@@ -1,10 +1,12 @@
 /* A pool of threads that take new names: one letter of standard input is a step.
  *
- * s: each worker names itself NAME-self-N; o: the first thread names the others NAME-other-N; x: the
- * process runs itself anew, without threads, as "next"; end of input: it ends. All work meanwhile.
+ * s: each worker names itself NAME-self-N; o: the first thread names the others NAME-other-N; r: the
+ * first thread takes a name RENAMES times; c: a child is born, which works too; x: the process runs
+ * itself anew, without threads, as "next"; end of input: it ends. All work meanwhile.
  * Each step is answered by a line once it is done. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 #include "target.h"
 
 #define N 2
+#define RENAMES 2000000 /* records of more than 100 MB */
 
 static _Atomic int round_no, done;
 
@@ -29,6 +32,22 @@ static NOINLINE unsigned next_hot(unsigned x)
 	for (int i = 0; i < 20000; i++)
 		x = keep(x * 22695477 + 1);
 	return x;
+}
+
+static NOINLINE unsigned child_hot(unsigned x)
+{
+	for (int i = 0; i < 20000; i++)
+		x = keep(x * 134775813 + 1);
+	return x;
+}
+
+static void make_child(void)
+{
+	if (fork() != 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned x = 1;; x = child_hot(x))
+		;
 }
 
 static void *worker(void *arg)
@@ -73,6 +92,10 @@ int main(int argc, char **argv)
 			snprintf(name, sizeof name, "other-%ld", i);
 			pthread_setname_np(t[i], name);
 		}
+		for (int i = 0; step == 'r' && i < RENAMES; i++)
+			prctl(PR_SET_NAME, i % 2 ? "first" : "fifteen letters");
+		if (step == 'c')
+			make_child();
 		if (step == 'x')
 			execl("/proc/self/exe", argv[0], "next", (char *)NULL);
 		if (step == '\n')
