@@ -345,6 +345,30 @@ no_room() { # ENGINE
 	kill -0 "$pid"
 }
 
+@test "a signal to the whole group of a pipeline made by hand: each stage goes on to the end of its input" {
+	local sig
+	start threads 60000
+	# shellcheck disable=SC2016 # the inner shell's
+	local pipeline='trap "" HUP INT TERM
+		(trap - HUP INT TERM; exec sp-capture -F 4999 -p "$1") 2>log |
+			(trap - HUP INT TERM; exec sp-unwind) 2>log2 |
+			(trap - HUP INT TERM; exec sp-spool -o b.spool) 2>log3
+		echo "${PIPESTATUS[*]}" >statuses'
+	for sig in HUP TERM INT; do
+		rm -f log b.spool statuses
+		setsid env --default-signal=INT,HUP,TERM bash -c "$pipeline" bash "$pid" 3>&- &
+		pids+=("$!")
+		local shell=$!
+		await grep -q recording log
+		kill -$sig -- -"$shell"
+		[ $sig != HUP ] || kill -$sig -- -"$shell" # by the kernel, and by the shell that ends
+		wait "$shell"
+		equal "$(cat statuses)" "0 0 0" "$sig: $(cat log log2 log3)"
+		equal "$(sp-sym -f stats b.spool | sed -n 's/^spool  *//p')" whole "$sig"
+		equal "$(stat_of b.spool samples)" "$(sed -n 's/^sp-capture: \([0-9]*\) samples.*/\1/p' log)" "$sig: samples"
+	done
+}
+
 @test "a full disk ends FILE.data and the raw stream with the reason; what is in them is readable" {
 	[ "$(id -u)" = 0 ] || skip "needs root for a small file system"
 	mkdir small

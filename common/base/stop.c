@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 static _Atomic int level;
-static _Atomic long long first_int_ms;
+#define AGAIN_MS 100 /* timeout(1) sends its signal to its child and to the group */
+#define GRACE_S 5u
+
+static _Atomic long long first_int_ms, first_term_ms;
 static int pipe_fds[2] = {-1, -1};
 static enum sp_stop_mode stop_mode;
 
@@ -34,20 +37,38 @@ void sp_stop_raise(int to)
 	errno = saved;
 }
 
-static void on_signal(int sig)
+static void on_int(long long now_ms)
 {
-	if (sig != SIGINT) {
-		sp_stop_raise(2);
-		return;
-	}
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	long long now = ts.tv_sec * 1000LL + ts.tv_nsec / 1000000 + 1;
-	long long before = atomic_exchange(&first_int_ms, now);
-	if (before && now - before <= 2000)
+	long long before = atomic_exchange(&first_int_ms, now_ms);
+	if (before && now_ms - before <= 2000)
 		sp_stop_raise(2);
 	else if (stop_mode == SP_STOP_FIRST)
 		sp_stop_raise(1);
+}
+
+/* Of a pipeline all stages get it at once: the source ends, and what is in the pipes is the rest. */
+static void on_term(long long now_ms)
+{
+	long long none = 0;
+	if (atomic_compare_exchange_strong(&first_term_ms, &none, now_ms))
+		alarm(GRACE_S);
+	else if (now_ms - none > AGAIN_MS)
+		sp_stop_raise(2);
+}
+
+static void on_signal(int sig)
+{
+	struct timespec ts;
+	int saved = errno;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	long long now_ms = ts.tv_sec * 1000LL + ts.tv_nsec / 1000000 + 1;
+	if (sig == SIGINT)
+		on_int(now_ms);
+	else if (stop_mode == SP_STOP_FIRST || sig == SIGALRM)
+		sp_stop_raise(2);
+	else if (sig == SIGTERM)
+		on_term(now_ms);
+	errno = saved;
 }
 
 void sp_stop_install(enum sp_stop_mode mode)
@@ -63,6 +84,8 @@ void sp_stop_install(enum sp_stop_mode mode)
 		if (sigaction(signals[i], NULL, &was) < 0 || was.sa_handler != SIG_IGN)
 			sigaction(signals[i], &sa, NULL);
 	}
+	if (mode == SP_STOP_PIPE)
+		sigaction(SIGALRM, &sa, NULL);
 	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
 	sigaction(SIGXFSZ, &sa, NULL); /* a file that may not grow is EFBIG */
