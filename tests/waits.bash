@@ -48,7 +48,7 @@ all_asleep() { # OPTIONS
 # then the stacks: the share of the waits below the function that waited. It goes into $group, where there
 # is one.
 waits() { # OPTIONS WHAT STATE WAKER WAY…
-	local options=$1 what=$2 state=$3 waker=$4 status=0 less
+	local options=$1 what=$2 state=$3 waker=$4 status=0 less late=
 	shift 4
 	less=$(stolen_ms)
 	# shellcheck disable=SC2086 # several words
@@ -57,7 +57,8 @@ waits() { # OPTIONS WHAT STATE WAKER WAY…
 	[ "$status" = 0 ] || fail "$(cat log)"
 	stream order s
 	less=$(($(stolen_ms) - less + $(untimed_ms)))
-	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less || {
+	[[ $(sp-capture --check --off-cpu) != *"found late"* ]] || late=late
+	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less $late || {
 		fail "$options $*" "$(cat log)"
 		return 1 # where errexit is off too
 	}

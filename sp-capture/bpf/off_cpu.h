@@ -246,10 +246,11 @@ static __always_inline __u64 arrival_of(struct task_struct *t)
 }
 
 /* The scheduler takes the time some microseconds earlier than we do: their mean is learnt, so that many
- * waits together are as long as they were. When the host took the CPU in between it is much earlier, and is
- * taken for CLOCK_STEP_NS more. A thread that went away and came back untold meanwhile has arrived once
- * more, and later: nothing is learnt of it. */
+ * waits together are as long as they were. It is learnt of all threads, as clocks drift apart. When the host
+ * took the CPU in between it is much earlier, and is taken for CLOCK_STEP_NS more. A thread that went away and
+ * came back untold meanwhile has arrived once more, and later: nothing is learnt of it. */
 #define CLOCK_STEP_NS 65536
+#define CLOCK_MEAN 16 /* of so many the mean moves with each */
 
 static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct *prev)
 {
@@ -260,10 +261,15 @@ static __always_inline void learn_clock(struct spb_cpu *cpu, struct task_struct 
 	    prev->sched_info.pcount == cpu->in_count) {
 		__u64 seen = cpu->in_ns - arrival;
 		__s64 more = seen - had;
-		if (!had || more < -CLOCK_STEP_NS)
+		if (!had || more < -CLOCK_STEP_NS) {
 			cpu->clock_ns = seen;
-		else
-			cpu->clock_ns = had + ((more < CLOCK_STEP_NS ? more : CLOCK_STEP_NS) >> 4);
+			cpu->n_clock = 1;
+		} else {
+			/* Its inverse, as a BPF program does not divide what is below 0. */
+			__u64 n = cpu->n_clock < CLOCK_MEAN ? ++cpu->n_clock : CLOCK_MEAN;
+			cpu->clock_ns = had + ((more < CLOCK_STEP_NS ? more : CLOCK_STEP_NS) *
+						       (__s64)(1024 / n) >> 10);
+		}
 		spb_clock_any = cpu->clock_ns;
 	}
 }
@@ -386,8 +392,7 @@ static __always_inline int switched(__u64 *ctx, bool plain)
 	struct spb_cpu *cpu = this_cpu();
 	bool told = !(spb_without & SPB_SWITCHES && now & 1024);
 	bool on = spb_since_ns <= now, leaves = on && is_current_target(prev);
-	/* Of others too, until there is something: of them more is untold. */
-	if (!spb_exit && (leaves || !cpu->clock_ns))
+	if (!spb_exit)
 		learn_clock(cpu, prev);
 	cpu->in_ns = now;
 	cpu->in_tid = told ? next->pid : 0;

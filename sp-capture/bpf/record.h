@@ -75,6 +75,7 @@ struct spb_cpu {
 	__u64 n_untold;            /* whose ends sched_switch did not tell */
 	__u64 n_missed, missed_ns; /* and those not found */
 	__u64 clock_ns; /* our clock less the scheduler's; 0: not known */
+	__u64 n_clock;  /* of how many it is the mean */
 	/* Who was told to get the CPU last, and when; the innermost kernel frame of the thread whose
 	 * wait ended so, and which that was. */
 	__u64 in_ns, chain_ip;
