@@ -327,7 +327,20 @@ static size_t place_of(const struct uw_module *cm, uint64_t svma)
 	return place;
 }
 
-static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
+/* Whether two functions that follow each other in the table do so in .eh_frame, too, where at most
+ * CIEs stand between them. Linkers put both in the order of their input: then there is none in
+ * between that the table lacks, and no need to read all of a large file's entries. */
+static bool are_neighbours(const struct cfi_section *s, size_t off, uint64_t next_fde_svma)
+{
+	struct cfi_entry e = cfi_entry_at(s, off);
+	do
+		e = cfi_entry_at(s, e.next);
+	while (e.kind == CFI_CIE);
+	return e.kind == CFI_FDE && e.off == next_fde_svma - s->svma;
+}
+
+/* doubts: look into it where the table names no function. */
+static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde, bool doubts)
 {
 	const struct cfi_section *s = &m->eh;
 	if (!s->data)
@@ -344,9 +357,11 @@ static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fd
 			fde->alone = fde->end <= e.next;
 			return true;
 		}
+		if (fde->end <= svma && are_neighbours(s, (size_t)off, e.next_fde_svma))
+			return false;
 	}
 	/* A gap, or a table that is unsorted or too short: looked into once a module. */
-	if (atomic_load_explicit(&m->table_checked, memory_order_acquire))
+	if (!doubts || atomic_load_explicit(&m->table_checked, memory_order_acquire))
 		return false;
 	return index_fde(distrust(lazily(m), true), s, svma, fde);
 }
@@ -387,11 +402,16 @@ const struct cfi_marks *uw_module_marks(const struct uw_module *cm, const struct
 	return found;
 }
 
+bool uw_module_lists(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
+{
+	return eh_find(m, svma, fde, false);
+}
+
 bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
 		    struct cfi_fde *fde)
 {
 	*section = &m->eh;
-	if (eh_find(m, svma, fde))
+	if (eh_find(m, svma, fde, true))
 		return true;
 	const struct cfi_debug *d = uw_module_debug(m);
 	for (int i = 0; d && i < CFI_DEBUGS; i++) {

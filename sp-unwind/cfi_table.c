@@ -130,6 +130,7 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
 			out->begin = t->base + (uint64_t)(int32_t)sp_get32(p);
 			out->fde_svma = t->base + (uint64_t)(int32_t)sp_get32(p + 4);
 			out->next = t->base + (uint64_t)(int32_t)sp_get32(p + 8);
+			out->next_fde_svma = t->base + (uint64_t)(int32_t)sp_get32(p + 12);
 			return true;
 		}
 	}
@@ -140,6 +141,7 @@ bool cfi_table_find(const struct cfi_table *t, uint64_t pc, size_t from,
 		.begin = word(t, 2 * (low - 1)),
 		.fde_svma = word(t, 2 * (low - 1) + 1),
 		.next = low < t->n ? word(t, 2 * low) : UINT64_MAX,
+		.next_fde_svma = low < t->n ? word(t, 2 * low + 1) : 0,
 	};
 	return true;
 }

@@ -25,6 +25,7 @@ bool cfi_table_sorted(const struct cfi_table *t);
 struct cfi_table_entry {
 	uint64_t begin, fde_svma;
 	uint64_t next; /* the following entry's begin, UINT64_MAX: there is none */
+	uint64_t next_fde_svma;
 };
 /* How many entries have an address <= pc. */
 size_t cfi_table_place(const struct cfi_table *t, uint64_t pc);

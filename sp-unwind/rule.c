@@ -238,6 +238,10 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 	struct cfi_row row;
 	if (same)
 		*same = (struct uw_span){0};
+	/* Known by its bytes: no reason to doubt the table. */
+	struct uw_rule crt = crt_rule(m, svma);
+	if (crt.kind != UW_RULE_NONE && !uw_module_lists(m, svma, &fde))
+		return crt;
 	bool found = uw_module_find(m, svma, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
@@ -245,8 +249,7 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1) ||
 		    is_thread_root(m, svma))
 			return (struct uw_rule){.kind = UW_RULE_END};
-		struct uw_rule known = crt_rule(m, svma);
-		return known.kind != UW_RULE_NONE ? known : plt_rule(m, svma);
+		return plt_rule(m, svma);
 	}
 	const struct cfi_marks *marks =
 		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);
