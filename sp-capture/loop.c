@@ -267,7 +267,8 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 			break;
 		}
 		rc = cap_output_error(s->out, err);
-		if (rc < 0 || targets_gone(s, &w))
+		if (rc < 0 || targets_gone(s, &w) ||
+		    cap_limit_reached(&s->limit, cap_output_bytes(s->out), cap_now_ns()))
 			break;
 		cap_recover(s, false);
 		if (now - swept >= SWEEP_NS) {

@@ -204,7 +204,10 @@ int main(int argc, char **argv)
 	cap_control_close(&control);
 	say_closing(&s);
 	say_waits(&s);
+	cap_limit_say(&s.limit);
 	int worst = cap_sink_close(&sink);
+	if (!worst && s.limit.state == CAP_LOW)
+		worst = SP_EXIT_PARTIAL;
 	int status = wait_command(&s, worst);
 	cap_launch_close(&s.launch);
 	cap_session_deinit(&s);

@@ -27,6 +27,8 @@ enum opt {
 	O_START_TIME,
 	O_INTERVAL,
 	O_RING,
+	O_MAX_SIZE,
+	O_MIN_FREE,
 	O_CHECK,
 	O_ENGINE,
 	O_OFF_CPU,
@@ -65,6 +67,10 @@ static const struct sp_opt opts[] = {
 	[O_START_TIME] = {"start-time-us", 0, "US", "wall clock of the start, stored as given"},
 	[O_INTERVAL] = {"interval-us", 0, "US", "a hint about the sample interval, stored"},
 	[O_RING] = {"ring", 0, "SIZE", "ring memory per CPU (default: from rate and stack)"},
+	[O_MAX_SIZE] = {"max-size", 0, "SIZE",
+			"end when the spool, else the stream, has this size: 500M, 2G"},
+	[O_MIN_FREE] = {"min-free", 0, "SIZE",
+			"end when the file system has less left (default: 1 %, at most 512M)"},
 	[O_CHECK] = {"check", 0, NULL, "say what would work here and why not; record nothing"},
 	[O_ENGINE] = {"engine", 0, "auto|perf|bpf",
 		      "what copies the samples: perf (everywhere), bpf (used stacks,\n"
@@ -218,6 +224,15 @@ static void take_number(struct cap_options *o, int which, const char *arg)
 		break;
 	case O_INTERVAL:
 		o->interval_us = sp_arg_u64("--interval-us", arg, 0, UINT64_MAX / 1000);
+		break;
+	case O_MAX_SIZE:
+		o->max_bytes = sp_arg_size("--max-size", arg, UINT64_C(1) << 60);
+		if (o->max_bytes == 0)
+			sp_usage_error("--max-size: 0 bytes leave nothing to record");
+		break;
+	case O_MIN_FREE:
+		o->has_min_free = true;
+		o->min_free_bytes = sp_arg_size("--min-free", arg, UINT64_C(1) << 60);
 		break;
 	default:
 		o->ring_bytes = sp_arg_size("--ring", arg, UINT64_C(1) << 30);

@@ -43,6 +43,9 @@ struct cap_options {
 	uint64_t duration_ns, delay_ns;
 	uint64_t start_time_us, interval_us;
 	uint64_t ring_bytes; /* 0 = sized from rate and stack */
+	uint64_t max_bytes;  /* of what is written; 0 = no limit */
+	bool has_min_free;
+	uint64_t min_free_bytes; /* to be left on the file system */
 	const char *event;   /* borrowed; NULL = cycles, else cpu-clock */
 	const char *output;  /* borrowed; NULL = stdout */
 	const char *control; /* borrowed; NULL = none */

@@ -316,7 +316,9 @@ static bool wait_delay(struct cap_session *s)
 static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	int rc = cap_kernel_read(&s->kernel, err);
+	int rc = cap_limit_init(&s->limit, o, s->out_fd, s->sampler.cure, err);
+	if (rc >= 0)
+		rc = cap_kernel_read(&s->kernel, err);
 	if (rc >= 0)
 		rc = cap_sampler_init(&s->sampler, o, &s->kernel, err);
 	if (rc >= 0 && o->command)
@@ -450,4 +452,5 @@ void cap_session_deinit(struct cap_session *s)
 	cap_embed_deinit(&s->embed);
 	cap_emit_deinit(&s->emit);
 	cap_kernel_deinit(&s->kernel);
+	cap_limit_deinit(&s->limit);
 }

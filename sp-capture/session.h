@@ -9,6 +9,7 @@
 #include "execs.h"
 #include "kernel.h"
 #include "launch.h"
+#include "limit.h"
 #include "options.h"
 #include "output.h"
 #include "ring.h"
@@ -86,6 +87,7 @@ struct cap_session {
 	uint32_t fill;        /* of CAP_FILL_FULL: the fullest ring at the last look */
 	size_t n_threads;     /* at the start */
 	bool stacks_of_switches; /* waits by perf events, with their stacks */
+	struct cap_limit limit;
 	int out_fd;
 	const char *out_name;
 	bool attaching;     /* births are noted */

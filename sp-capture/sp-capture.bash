@@ -37,6 +37,10 @@ _sp_capture() {
 		mapfile -t COMPREPLY < <(compgen -W "8K 16K 32K 60K 65528" -- "$cur")
 		return
 		;;
+	--max-size | --min-free)
+		mapfile -t COMPREPLY < <(compgen -W "100M 512M 1G 4G" -- "$cur")
+		return
+		;;
 	--ring)
 		mapfile -t COMPREPLY < <(compgen -W "1M 4M 16M 64M" -- "$cur")
 		return
@@ -72,7 +76,7 @@ _sp_capture() {
 	mapfile -t COMPREPLY < <(compgen -W "-p --pid -t --tid -a --all-cpus --cgroup= \
 		--exclude= --kernel-threads --idle -F --frequency -s --stack-size -k --kernel \
 		-f --follow --no-follow --descendants -d --duration -D --delay -e --event --engine= --off-cpu --stop --embed= \
-		-o --output --control= --start-time-us= --interval-us= --ring= --check -q --quiet \
+		-o --output --control= --start-time-us= --interval-us= --ring= --max-size= --min-free= --check -q --quiet \
 		-v --verbose --stats=json -h --help -V --version --" -- "$cur")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
 }

@@ -379,9 +379,9 @@ no_room() { # ENGINE
 	for out in small/x.data small/raw; do
 		status=0
 		if [ $out = small/raw ]; then
-			sp-capture -s 65528 -F 999 -p "$pid" >$out 2>log || status=$?
+			sp-capture --min-free=0 -s 65528 -F 999 -p "$pid" >$out 2>log || status=$?
 		else
-			sp-capture -s 65528 -F 999 -p "$pid" -o $out 2>log || status=$?
+			sp-capture --min-free=0 -s 65528 -F 999 -p "$pid" -o $out 2>log || status=$?
 		fi
 		equal "$status" 1 "$out"
 		holds "$(cat log)" "No space left on device"
@@ -394,9 +394,77 @@ no_room() { # ENGINE
 	# A spool that has no room: said by sp-spool, and by sp-capture's status; the target runs on.
 	head -c 295k /dev/zero >small/full
 	status=0
-	sp-capture -F 4999 -d 3 -o small/x.spool -p "$pid" 2>log || status=$?
+	sp-capture --min-free=0 -F 4999 -d 3 -o small/x.spool -p "$pid" 2>log || status=$?
 	[ "$status" = 1 ] || [ "$status" = 3 ] || fail "$status: $(cat log)"
 	holds "$(cat log)" "No space left on device"
+	kill -0 "$pid"
+}
+
+is_whole() { # FILE
+	case $1 in
+	*.spool) equal "$(sp-sym -f stats "$1" | sed -n 's/^spool  *//p')" whole "$1" ;;
+	*.data) perf script -i "$1" >script 2>perf.log && [ -s script ] || fail "$1: $(cat perf.log)" ;;
+	*) stream ext "$1" | grep -q '^end status=0' ;;
+	esac
+}
+
+@test "--max-size ends the recording whole, once spool, file or stream have that size" {
+	local out
+	start threads 60000
+	# One that was there before, and is larger, does not count.
+	head -c 3000000 /dev/zero >x.spool
+	for out in x.spool x.data raw; do
+		if [ $out = raw ]; then
+			sp-capture --max-size=300K -F 4999 -p "$pid" >raw 2>log || fail "$(cat log)"
+		else
+			sp-capture --max-size=300K -F 4999 -p "$pid" -o $out 2>log || fail "$(cat log)"
+		fi
+		holds "$(cat log)" "has reached --max-size"
+		[ "$(stat -c %s "$out")" -ge 307200 ] || fail "$out: $(stat -c %s $out) bytes"
+		is_whole $out
+	done
+	kill -0 "$pid"
+	sp-capture --max-size=0 -p "$pid" 2>log && fail "a size of 0"
+	holds "$(cat log)" "leave nothing to record"
+}
+
+@test "a disk that fills up ends the recording before it is full: whole, status 3; one that is full is refused" {
+	[ "$(id -u)" = 0 ] || skip "needs root for a small file system"
+	mkdir small
+	mount -t tmpfs -o size=100m stackpulse small || skip "no tmpfs can be mounted"
+	small=$PWD/small
+	start threads 60000
+	local out status
+	# By default a hundredth is left: 1 MiB here.
+	for out in small/x.spool small/x.data small/raw; do
+		rm -f small/* log
+		if [ $out = small/raw ]; then
+			sp-capture -p "$pid" >$out 2>log 3>&- &
+		else
+			sp-capture -p "$pid" -o $out 2>log 3>&- &
+		fi
+		capture=$!
+		pids+=("$capture")
+		await grep -q recording log
+		fallocate -l "$(($(stat -f -c '%a * %S' small) - 900000))" small/others
+		status=0
+		wait "$capture" || status=$?
+		equal "$status" 3 "$out: $(cat log)"
+		holds "$(cat log)" "ended: the file system of"
+		holds "$(cat log)" "1 are to stay free (--min-free)"
+		is_whole $out
+		status=0
+		sp-capture -p "$pid" -o small/y.spool 2>log || status=$?
+		equal "$status" 1 "full at the start: $(cat log)"
+		holds "$(cat log)" "cannot record to small/y.spool: its file system has 0 MiB left, and 1 are to stay free"
+		holds "$(cat log)" "--min-free=SIZE"
+		[ ! -e small/y.spool ] || fail "a file after a refusal"
+	done
+	rm -f small/*
+	status=0
+	sp-capture --min-free=99M -F 4999 -p "$pid" -o small/x.data 2>log || status=$?
+	equal "$status" 3 "$(cat log)"
+	is_whole small/x.data
 	kill -0 "$pid"
 }
 

@@ -1,6 +1,6 @@
 /* sp-capture's small parsers: ids, CPU lists, events, output names, control commands, the stack's
  * end, Python command lines, kallsyms.
- * unit: sp-capture/options.c
+ * unit: sp-capture/options.c sp-capture/limit.c
  * unit: sp-capture/events.c
  * unit: sp-capture/kernel.c
  * unit: sp-capture/control.c sp-capture/control_socket.c sp-capture/sudo.c
@@ -22,6 +22,7 @@
 #include "../../sp-capture/embed.h"
 #include "../../sp-capture/events.h"
 #include "../../sp-capture/kallsyms.h"
+#include "../../sp-capture/limit.h"
 #include "../../sp-capture/options.h"
 #include "../../sp-capture/python.h"
 #include "../../sp-capture/stacks.h"
@@ -241,6 +242,13 @@ static void test_kallsyms(void)
 	sp_buf_deinit(&out);
 }
 
+static void test_room(void)
+{
+	tap_eq(cap_limit_min_free((uint64_t)20 << 30), ((uint64_t)20 << 30) / 100,
+	       "a hundredth of a file system is left");
+	tap_eq(cap_limit_min_free((uint64_t)4 << 40), (uint64_t)512 << 20, "at most 512 MiB");
+}
+
 int main(void)
 {
 	test_ids();
@@ -249,5 +257,6 @@ int main(void)
 	test_stacks();
 	test_python();
 	test_kallsyms();
+	test_room();
 	return tap_done();
 }
