@@ -201,7 +201,7 @@ static void say_json(const struct sp_counters *c, uint64_t samples, uint64_t byt
 
 /* The closing line: what was written, what is missing, what to do next. */
 static void say_end(const char *file, const struct sp_counters *c, uint64_t samples,
-		    uint64_t bytes, int status)
+		    uint64_t bytes, uint64_t left_out, int status)
 {
 	if (sp_stats_json) {
 		say_json(c, samples, bytes, status);
@@ -225,8 +225,9 @@ static void say_end(const char *file, const struct sp_counters *c, uint64_t samp
 			 "; %llu have stacks that nobody unwound: put sp-unwind in front",
 			 of(c, SP_C_not_unwound_samples));
 	else if (!samples)
-		snprintf(text + n, sizeof text - (size_t)n,
-			 "; the process was idle? record longer");
+		snprintf(text + n, sizeof text - (size_t)n, "; %s",
+			 left_out ? "no sample is what --cut and --only ask for"
+				  : "the process was idle? record longer");
 	else if (strcmp(file, "-") != 0)
 		snprintf(text + n, sizeof text - (size_t)n, "; next: sp-sym %.200s", file);
 	sp_note("%s", text);
@@ -260,6 +261,7 @@ struct job {
 	struct sp_spool_writer *w;
 	struct sp_spool *old;    /* appended to */
 	uint64_t samples, bytes; /* in files that are complete */
+	uint64_t n_left_out;     /* by the filter */
 	unsigned n_files;
 	bool broken; /* the next file could not be begun */
 	char first_file[PATH_MAX];
@@ -344,7 +346,9 @@ static int end(struct job *j, const struct sp_counters *c, const char *cut, stru
 		sp_warn("the input is incomplete: %s", cut);
 	if (j->n_files > 1)
 		sp_note("%u files, from %s", j->n_files, j->first_file);
-	say_end(j->first_file, c, j->samples, j->bytes, status);
+	if (spool_filter_active(&j->o->filter))
+		sp_note("%llu samples left out", (unsigned long long)j->n_left_out);
+	say_end(j->first_file, c, j->samples, j->bytes, j->n_left_out, status);
 	sp_spool_close(j->old);
 	return status;
 }
@@ -388,8 +392,7 @@ static int run_stream(struct options *o, bool from_file)
 	if (s.objects_refused)
 		sp_warn("%u embedded files were left out: together they are larger than 512 MiB",
 			s.objects_refused);
-	if (s.filter)
-		sp_note("%llu samples left out", (unsigned long long)s.n_left_out);
+	j.n_left_out = s.n_left_out;
 	struct sp_err end_err = {0};
 	int status = end(&j, &c, cut, &end_err);
 	spool_stream_close(&s);
@@ -413,13 +416,10 @@ static int run_merge(struct options *o)
 		}
 	struct spool_filter *filter = spool_filter_active(&o->filter) ? &o->filter : NULL;
 	struct sp_counters c = {0};
-	uint64_t n_left_out;
-	if (spool_merge(in, o->n_input, j.w, filter, &c, &n_left_out, cut, sizeof cut, &err) < 0)
+	if (spool_merge(in, o->n_input, j.w, filter, &c, &j.n_left_out, cut, sizeof cut, &err) < 0)
 		die_writing(&j.out, j.w, &err);
 	for (size_t i = 0; i < o->n_input; i++)
 		sp_spool_close(in[i]);
-	if (filter)
-		sp_note("%llu samples left out", (unsigned long long)n_left_out);
 	free(in);
 	return end(&j, &c, cut[0] ? cut : NULL, &err);
 }

@@ -29,7 +29,7 @@ static const char *what_to_run(const char *path, char *buf, size_t size)
 	int fd = strcmp(path, "-") != 0 ? sp_file_open(path, 0, &err) : -1;
 	if (fd < 0)
 		return NULL;
-	ssize_t n = sp_fd_read(fd, head, sizeof head, &err);
+	ssize_t n = sp_fd_read(fd, head, sizeof head, path, &err);
 	close(fd);
 	if (n < 4)
 		return n == 0 ? "the file is empty: did the recording fail?" : NULL;

@@ -87,6 +87,19 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	holds "$output" "shop::price"
 }
 
+@test "make demo CMD=…: a command that fails has its profile too, and one that is not there none" {
+	run project demo CMD="$SP_PROG/chain-pie 300; exit 5"
+	[ "$status" -ne 0 ]
+	holds "$output" "chain.c:"
+	holds "$output" "Error 5"
+	local wrong
+	for wrong in PID=0x7fffffff CMD=./not-there; do
+		run project demo $wrong
+		[ "$status" -ne 0 ]
+		[[ $output != *"Flame graph"* ]] || fail "the last one's profile is shown:" "$output"
+	done
+}
+
 @test "make demo PID=…: the user's own process" {
 	"$SP_PROG/chain-pie" 30000 &
 	run project demo PID=$! DURATION=1

@@ -356,8 +356,12 @@ has_samples() { # SPOOL N
 	equal "$(sp-sym --format=raw x.spool | awk '/^sample/ { print $3 "/" $4 }' | sort -u | tr '\n' ' ')" "100/1102 101/101 "
 	sp-spool --only 'comm=no*,mak?r' --only pid=101 -o x.spool all.spool
 	equal "$(samples_of x.spool)" 500
-	sp-spool --only comm=ma -o x.spool all.spool
-	equal "$(samples_of x.spool || :)" 0
+	for input in all.spool s.stream; do
+		sp-spool --only comm=ma -o x.spool $input 2>log
+		equal "$(samples_of x.spool || :)" 0
+		holds "$(cat log)" "1000 samples left out"
+		holds "$(cat log)" "0 lost; no sample is what --cut and --only ask for"
+	done
 	equal "$(state_of x.spool)" whole
 	run -2 sp-spool --only uid=3 -o x.spool all.spool
 	run -2 sp-spool --only pid= -o x.spool all.spool

@@ -282,6 +282,13 @@ print(sum(has[s[3]] for s in p["samples"]))')" function
 	gzip -t out.pprof
 }
 
+@test "standard input that can't be read is named with the reason" {
+	run -1 sp-sym </
+	holds "$output" "cannot read standard input: Is a directory"
+	run -1 bash -c 'sp-sym <&-'
+	holds "$output" "cannot read standard input: Bad file descriptor"
+}
+
 @test "a full disk is an error in every format" {
 	for format in $FORMATS; do
 		status=0

@@ -237,7 +237,7 @@ int sp_fd_read_all(int fd, size_t max, struct sp_buf *b, const char *name, struc
 	for (;;) {
 		if (!sp_buf_reserve(b, 65536))
 			return sp_err_nomem(err);
-		ssize_t n = sp_fd_read(fd, b->data + b->len, 65536, err);
+		ssize_t n = sp_fd_read(fd, b->data + b->len, 65536, name, err);
 		if (n < 0)
 			return (int)n;
 		b->len += (size_t)n;
@@ -259,7 +259,7 @@ int sp_file_read(const char *path, size_t max, struct sp_buf *b, struct sp_err *
 	return rc;
 }
 
-ssize_t sp_fd_read(int fd, void *data, size_t n, struct sp_err *err)
+ssize_t sp_fd_read(int fd, void *data, size_t n, const char *name, struct sp_err *err)
 {
 	size_t done = 0;
 	while (done < n) {
@@ -273,7 +273,7 @@ ssize_t sp_fd_read(int fd, void *data, size_t n, struct sp_err *err)
 		if (errno == EINTR && sp_stop_level() > 1)
 			break;
 		if (errno != EINTR)
-			return sp_err_errno(err, "cannot read");
+			return sp_err_errno(err, "cannot read %s", name);
 	}
 	return (ssize_t)done;
 }

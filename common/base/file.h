@@ -41,8 +41,8 @@ int sp_file_read(const char *path, size_t max, struct sp_buf *b, struct sp_err *
 int sp_fd_read_all(int fd, size_t max, struct sp_buf *b, const char *name, struct sp_err *err);
 
 /* read() until n bytes or the end of input; EINTR is retried unless sp_stop_level() is over 1.
- * Returns the number of bytes. */
-ssize_t sp_fd_read(int fd, void *data, size_t n, struct sp_err *err);
+ * name is for the message. Returns the number of bytes. */
+ssize_t sp_fd_read(int fd, void *data, size_t n, const char *name, struct sp_err *err);
 
 /* write() everything. name is for the message. */
 int sp_fd_write(int fd, const void *data, size_t n, const char *name, struct sp_err *err);

@@ -321,7 +321,7 @@ int sp_archives_is_tarball(const char *path, struct sp_err *err)
 	int fd = sp_file_open(path, 0, err);
 	if (fd < 0)
 		return fd;
-	ssize_t n = sp_fd_read(fd, head, sizeof head, err);
+	ssize_t n = sp_fd_read(fd, head, sizeof head, path, err);
 	close(fd);
 	if (n < 0)
 		return (int)n;

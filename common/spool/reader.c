@@ -198,7 +198,7 @@ static int open_input(const char *path, struct sp_err *err)
 	if (!buf)
 		rc = sp_err_nomem(err);
 	while (rc == 0) {
-		ssize_t n = sp_fd_read(fd, buf, piece, err);
+		ssize_t n = sp_fd_read(fd, buf, piece, "standard input", err);
 		if (n <= 0) {
 			rc = (int)n;
 			break;
