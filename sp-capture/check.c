@@ -73,29 +73,39 @@ static bool try_way(const struct cap_options *asked, const struct cap_kernel *k,
 	return works;
 }
 
-static bool rings(const struct cap_options *o, const struct cap_kernel *k)
+/* The rings of the engine that would be taken; the one that the CPUs share by BPF has been mapped
+ * with its programs. */
+static bool rings(struct cap_session *s, size_t shared)
 {
-	struct cap_sampler s;
 	struct sp_err err = {0};
-	struct cap_ring *r = calloc(k->n_cpus, sizeof *r);
+	struct cap_ring *r = calloc(s->n_cpus, sizeof *r);
 	char why[200];
-	if (!r || cap_sampler_init(&s, o, k, &err) < 0) {
+	const struct cap_options *o = s->o;
+	if (!r || cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0) {
 		free(r);
 		return false;
 	}
-	size_t wanted = cap_ring_size(o->ring_bytes, s.rate_hz, o->stack_bytes, k->page_bytes);
+	uint64_t hz = s->sampler.rate_hz;
+	size_t wanted = shared ? CAP_SIDE_RING
+			       : cap_ring_size(o->ring_bytes, hz, o->stack_bytes,
+					       s->kernel.page_bytes);
 	size_t got = wanted;
-	int rc = cap_rings_map(r, k->n_cpus, &s, &got, o->stack_bytes, &err);
+	int rc = cap_rings_map(r, s->n_cpus, &s->sampler, &got, shared ? 8 : o->stack_bytes, &err);
 	if (rc < 0)
-		line("rings", false, err.msg, s.cure);
-	else {
+		line("rings", false, err.msg, s->sampler.cure);
+	else if (shared)
+		snprintf(why, sizeof why,
+			 "%zu KiB for all CPUs, of which stacks take what they use; %zu KiB per CPU "
+			 "for side-band",
+			 shared / 1024, got / 1024);
+	else
 		snprintf(why, sizeof why, "%zu KiB per CPU, %llu samples of %u stack bytes%s",
 			 got / 1024, (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
 			 o->stack_bytes,
 			 got < wanted ? " (more with ulimit -l or a smaller -s)" : "");
+	if (rc >= 0)
 		line("rings", true, why, "");
-	}
-	for (size_t i = 0; rc >= 0 && i < k->n_cpus; i++)
+	for (size_t i = 0; rc >= 0 && i < s->n_cpus; i++)
 		cap_ring_unmap(&r[i]);
 	free(r);
 	return rc >= 0;
@@ -130,26 +140,21 @@ static bool target(struct cap_session *s, int32_t id, bool is_process, bool is_b
 	return works;
 }
 
-static bool targets(const struct cap_options *o, const struct cap_kernel *k, bool is_bpf)
+static bool targets(struct cap_session *s, bool is_bpf)
 {
 	bool all = true;
-	struct cap_session *s = calloc(1, sizeof *s);
-	if (!s)
-		return false;
-	s->o = o;
-	s->kernel = *k;
-	s->n_cpus = k->n_cpus;
-	s->out_fd = STDOUT_FILENO;
+	const struct cap_options *o = s->o;
 	for (size_t i = 0; i < o->n_pids; i++)
 		all &= target(s, o->pids[i], true, is_bpf);
 	for (size_t i = 0; i < o->n_tids; i++)
 		all &= target(s, o->tids[i], false, is_bpf);
-	free(s);
 	return all;
 }
 
-static bool bpf_loads(const char *what, const struct cap_bpf_want *want)
+/* *ring_bytes: what its ring has. */
+static bool bpf_loads(const char *what, const struct cap_bpf_want *want, size_t *ring_bytes)
 {
+	struct cap_ring ring;
 	struct cap_bpf *b;
 	struct sp_err err = {0};
 	char cure[200], why[500] = "";
@@ -160,25 +165,36 @@ static bool bpf_loads(const char *what, const struct cap_bpf_want *want)
 	if (*cap_bpf_lacks(b))
 		snprintf(why, sizeof why, "with %s", cap_bpf_lacks(b));
 	line(what, true, why, "");
+	cap_bpf_ring(b, &ring);
+	*ring_bytes = ring.size;
 	cap_bpf_close(b);
 	return true;
 }
 
-/* The BPF engine, by loading it: no condition of anything unless it is asked for. */
-static bool engine(const struct cap_options *o, const struct cap_kernel *k, bool *is_bpf)
+/* The BPF engine, by loading it: no condition of anything unless it is asked for. *shared: the ring
+ * that all CPUs would share by it; 0 = the perf engine would be taken. */
+static bool engine(struct cap_session *s, size_t *shared)
 {
+	const struct cap_options *o = s->o;
+	struct sp_err err;
 	struct cap_bpf_want want = {.kernel_frames = true,
-				    .ring_bytes = 1 << 20,
-				    .n_cpus_avail = k->n_cpus_avail,
+				    .n_cpus_avail = s->kernel.n_cpus_avail,
 				    .min_ns = o->off_min_ns,
 				    .max_waits = 1};
-	bool loads = bpf_loads("BPF", &want);
+	size_t sampling = 0, waiting = 0;
+	*shared = 0;
+	if (cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0)
+		return false; /* which was said */
+	want.ring_bytes = cap_session_bpf_ring(s);
+	bool loads = bpf_loads("BPF", &want, &sampling);
 	want.off_cpu = true;
-	bool waits = bpf_loads("BPF, off-CPU", &want);
+	bool waits = bpf_loads("BPF, off-CPU", &want, &waiting);
 	bool has_bpf = o->off_cpu ? waits : loads;
 	bool works = has_bpf || o->engine != CAP_ENGINE_BPF;
-	*is_bpf = has_bpf && o->engine != CAP_ENGINE_PERF;
-	line("engine", works, *is_bpf ? "bpf" : works ? "perf" : "", "");
+	bool is_bpf = has_bpf && o->engine != CAP_ENGINE_PERF;
+	line("engine", works, is_bpf ? "bpf" : works ? "perf" : "", "");
+	if (is_bpf)
+		*shared = o->off_cpu ? waiting : sampling;
 	return works;
 }
 
@@ -214,9 +230,14 @@ int cap_check(const struct cap_options *o)
 {
 	struct cap_kernel k;
 	struct sp_err err;
-	bool is_bpf;
+	size_t shared;
+	struct cap_session *s = calloc(1, sizeof *s);
+	if (!s)
+		sp_die(&(struct sp_err){.msg = "out of memory"}, NULL);
 	if (cap_kernel_read(&k, &err) < 0)
 		sp_die(&err, NULL);
+	*s = (struct cap_session){
+		.o = o, .kernel = k, .n_cpus = k.n_cpus, .out_fd = STDOUT_FILENO};
 	limits(&k);
 	printf("sampling as %s\n", geteuid() == 0 ? "root" : "this user");
 	try_way(o, &k, "cycles", false, "hardware cycles");
@@ -224,11 +245,12 @@ int cap_check(const struct cap_options *o)
 	try_way(o, &k, "cpu-clock", true, "kernel frames");
 	if (o->event)
 		works = try_way(o, &k, o->event, false, o->event);
-	works &= engine(o, &k, &is_bpf);
-	works &= rings(o, &k);
-	works &= targets(o, &k, is_bpf);
+	works &= engine(s, &shared);
+	works &= rings(s, shared);
+	works &= targets(s, shared > 0);
 	bool all = whole_machine(o, &k);
 	works &= all || !o->all;
 	cap_kernel_deinit(&k);
+	free(s);
 	return sp_finish_stdout(works ? SP_EXIT_OK : SP_EXIT_FAILED);
 }

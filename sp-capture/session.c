@@ -22,7 +22,6 @@
 #define MIN_INTERVAL_NS UINT64_C(2000000)
 #define MAX_INTERVAL_NS UINT64_C(40000000)
 #define SHORT_TURN_NS 400000
-#define SIDE_RING ((size_t)1 << 20)  /* per CPU, of side-band alone */
 #define BPF_RING_MIN ((uint64_t)8 << 20)   /* by default: some stacks of the greatest depth */
 #define BPF_RING_MAX ((uint64_t)256 << 20) /* by default */
 
@@ -83,8 +82,7 @@ static uint64_t switch_rate(const struct cap_session *s)
 	return s->sampler.rate_hz < CAP_DEFAULT_HZ ? CAP_DEFAULT_HZ : s->sampler.rate_hz;
 }
 
-/* The CPUs share one ring. */
-static size_t bpf_ring_bytes(const struct cap_session *s)
+size_t cap_session_bpf_ring(const struct cap_session *s)
 {
 	const struct cap_options *o = s->o;
 	size_t page = s->kernel.page_bytes;
@@ -103,7 +101,7 @@ static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err 
 		.max_stack = o->stack_given ? o->stack_bytes : 0,
 		.kernel_frames = s->sampler.kernel_frames,
 		.counted = cap_system_is_counted(s),
-		.ring_bytes = bpf_ring_bytes(s),
+		.ring_bytes = cap_session_bpf_ring(s),
 		.n_cpus_avail = s->kernel.n_cpus_avail,
 		.off_cpu = o->off_cpu,
 		.min_ns = o->off_min_ns,
@@ -151,7 +149,7 @@ static int open_engine(struct cap_session *s, char cure[200], struct sp_err *err
 /* With the BPF engine the CPUs' rings have side-band only. */
 static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 {
-	size_t side = SIDE_RING;
+	size_t side = CAP_SIDE_RING;
 	s->bpf_lost = calloc(s->n_cpus, sizeof *s->bpf_lost);
 	if (!s->bpf_lost)
 		return sp_err_nomem(err);

@@ -16,6 +16,7 @@
 #include "system.h"
 
 #define CAP_FILL_FULL 64u
+#define CAP_SIDE_RING ((size_t)1 << 20) /* per CPU, of side-band alone: with the BPF engine */
 #define CAP_PUMP_BYTES ((size_t)1 << 20) /* of embedded objects between two looks at the rings */
 
 struct cap_control;
@@ -170,5 +171,8 @@ void cap_session_tell_failure(struct cap_session *s, const struct sp_err *err);
 int cap_session_run(struct cap_session *s, int fd, const char *name, char *const *argv,
 		    char cure[400], struct sp_err *err);
 void cap_session_deinit(struct cap_session *s);
+
+/* The size of the ring that the CPUs share with the BPF engine, from options, kernel and sampler. */
+size_t cap_session_bpf_ring(const struct cap_session *s);
 
 #endif

@@ -267,6 +267,22 @@ all_deep() { # SPOOL DEPTH
 	holds "$(cat out)" "engine             no"
 }
 
+@test "--check tells the rings of the engine that would be taken, as a recording has them" {
+	need_bpf
+	local engine option kib
+	for engine in bpf perf; do
+		for option in '-F 999' '-F 4999 -s 8K' '--ring=2M'; do
+			# shellcheck disable=SC2086 # words
+			kib=$(sp-capture --check --engine=$engine $option | sed -n 's/^  rings  *yes: \([0-9]*\) KiB .*/\1/p')
+			# shellcheck disable=SC2086
+			sp-capture --stats=json --engine=$engine $option -- true >s 2>log
+			holds "$(cat log)" "\"ring_bytes\": $((kib * 1024)),"
+		done
+	done
+	holds "$(sp-capture --check)" " KiB for all CPUs, "
+	holds "$(sp-capture --check --engine=perf)" " KiB per CPU, "
+}
+
 @test "bpf(2) refused by a filter, or not built into the kernel: said once; waits come by context switches" {
 	need_bpf
 	local os
