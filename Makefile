@@ -228,6 +228,7 @@ $(eval $(call prog,cap_herd,cap_herd.c,gcc -O2 -g))
 $(eval $(call prog,no_call,no_call.c,gcc -O2 -g))
 $(eval $(call prog,kill_at,kill_at.c,gcc -O2 -g))
 $(eval $(call prog,cap_names,cap_names.c,gcc -O2 -g -pthread))
+$(PROG)/cap_names: $(PROG)/libplugin.so
 $(eval $(call prog,cap_faults,cap_faults.c,gcc -O2 -g))
 $(eval $(call prog,uw_life,uw_life.c,gcc -O2 -g -pthread))
 $(eval $(call prog,stream,stream.c,gcc -O2 -g))

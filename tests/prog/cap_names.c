@@ -1,10 +1,13 @@
 /* A pool of threads that take new names: one letter of standard input is a step.
  *
  * s: each worker names itself NAME-self-N; o: the first thread names the others NAME-other-N; r: the
- * first thread takes a name RENAMES times; c: a child is born, which works too; x: the process runs
- * itself anew, without threads, as "next"; end of input: it ends. All work meanwhile.
+ * first thread takes a name RENAMES times; c: a child is born, which works too; l: libplugin.so beside
+ * the program is loaded, and the first worker works in it; x: the process runs itself anew, without
+ * threads, as "next"; end of input: it ends. All work meanwhile.
  * Each step is answered by a line once it is done. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,6 +37,17 @@ static NOINLINE unsigned next_hot(unsigned x)
 	return x;
 }
 
+typedef unsigned plug_fn(unsigned n);
+static _Atomic(plug_fn *) plugin;
+
+static void load_plugin(const char *self)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/libplugin.so", dirname(strdup(self)));
+	void *lib = dlopen(path, RTLD_NOW);
+	atomic_store(&plugin, lib ? (plug_fn *)dlsym(lib, "plug_entry") : NULL);
+}
+
 static NOINLINE unsigned child_hot(unsigned x)
 {
 	for (int i = 0; i < 20000; i++)
@@ -56,6 +70,9 @@ static void *worker(void *arg)
 	long n = (long)arg;
 	char name[16];
 	for (unsigned x = 1;; x = pool_hot(x)) {
+		plug_fn *entry = n == 0 ? atomic_load(&plugin) : NULL;
+		if (entry)
+			x = entry(20000);
 		int now = atomic_load(&round_no);
 		if (now == mine)
 			continue;
@@ -96,6 +113,8 @@ int main(int argc, char **argv)
 			prctl(PR_SET_NAME, i % 2 ? "first" : "fifteen letters");
 		if (step == 'c')
 			make_child();
+		if (step == 'l')
+			load_plugin(argv[0]);
 		if (step == 'x')
 			execl("/proc/self/exe", argv[0], "next", (char *)NULL);
 		if (step == '\n')
