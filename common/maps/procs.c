@@ -388,6 +388,15 @@ static int apply_comm(struct sp_procs *p, const struct sp_record *rec, struct sp
 	return 1;
 }
 
+static const char *told_comm(const struct sp_procs *p, int32_t pid, int32_t tid)
+{
+	const struct thread *t = tid == pid ? NULL : find_thread(p, pid, tid);
+	if (t && t->comm[0])
+		return t->comm;
+	const struct proc *q = find_proc(p, pid);
+	return q ? q->pub.comm : "";
+}
+
 static int apply_fork(struct sp_procs *p, const struct sp_record *rec, struct sp_err *err)
 {
 	bool was_known = find_proc(p, rec->task.pid) != NULL;
@@ -395,7 +404,7 @@ static int apply_fork(struct sp_procs *p, const struct sp_record *rec, struct sp
 	if (!q)
 		return sp_err_nomem(err);
 	char comm[COMM_MAX];
-	set_comm(comm, sp_procs_comm(p, rec->task.ppid, rec->task.ptid));
+	set_comm(comm, told_comm(p, rec->task.ppid, rec->task.ptid));
 	if (rec->task.pid == rec->task.ppid || rec->task.tid != rec->task.pid) {
 		if (rec->task.tid == rec->task.pid)
 			return !was_known;
@@ -518,11 +527,8 @@ struct sp_space *sp_procs_kernel(struct sp_procs *p)
 
 const char *sp_procs_comm(const struct sp_procs *p, int32_t pid, int32_t tid)
 {
-	const struct thread *t = tid == pid ? NULL : find_thread(p, pid, tid);
-	if (t && t->comm[0])
-		return t->comm;
-	const struct proc *q = find_proc(p, pid);
-	return q ? q->pub.comm : "";
+	const char *comm = told_comm(p, pid, tid);
+	return *comm || pid || tid ? comm : "swapper";
 }
 
 uint32_t sp_procs_n_files(const struct sp_procs *p)

@@ -80,7 +80,8 @@ int sp_procs_apply(struct sp_procs *p, const struct sp_record *rec, struct sp_er
  * the next sp_procs_apply or sp_procs_get. NULL when memory ends. */
 struct sp_proc *sp_procs_get(struct sp_procs *p, int32_t pid);
 struct sp_space *sp_procs_kernel(struct sp_procs *p);
-/* Name of a thread (comm), or its process's, or "". */
+/* Name of a thread (comm), or its process's, or "". The idle thread, 0 of process 0, has no COMM
+ * record: it is "swapper" (INIT_TASK_COMM in include/linux/init_task.h), as perf calls it. */
 const char *sp_procs_comm(const struct sp_procs *p, int32_t pid, int32_t tid);
 
 uint32_t sp_procs_n_files(const struct sp_procs *p);

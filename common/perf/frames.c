@@ -46,7 +46,10 @@ void sp_reader_input_ended(struct sp_reader *r)
 			r, SP_INPUT_CUT,
 			"its header gives the data no size: the program that wrote it was killed");
 	if (r->in->decomp && sp_decomp_rest(r->in->decomp))
-		sp_reader_complain(r, SP_INPUT_CUT, "its compressed data ends inside a record");
+		sp_reader_complain(r, SP_INPUT_CUT,
+				   "its compressed data ends inside a record, behind that at "
+				   "offset %llu",
+				   (unsigned long long)r->in->expanding_pos);
 	if (r->ev.info.is_ours && !r->end_seen)
 		sp_reader_complain(r, SP_INPUT_CUT, "it ends at offset %llu without its end record",
 				   pos);

@@ -358,8 +358,8 @@ static void decode_task(struct sp_record *rec, struct sp_cursor *c)
 static bool decode_other(struct sp_record *rec, const struct sp_event *event)
 {
 	size_t body = read_sample_id(rec, event);
-	if (!body)
-		return false;
+	if (!body) /* of a type that nobody here knows this may be all */
+		return !sp_record_is_known(rec->type);
 	struct sp_cursor c = sp_cursor(rec->raw + 8, body - 8);
 	switch (rec->type) {
 	case SP_PERF_MMAP:

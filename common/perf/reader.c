@@ -253,8 +253,7 @@ static void count_record(struct sp_reader *r, const struct sp_record *rec)
 		sp_count(&r->counters, SP_C_throttled, 1);
 		break;
 	default:
-		if ((rec->type > SP_PERF_AUX_OUTPUT_HW_ID && rec->type < SP_PERF_HEADER_ATTR) ||
-		    rec->type > SP_PERF_COMPRESSED2 || rec->type == 0)
+		if (!sp_record_is_known(rec->type))
 			sp_count(&r->counters, SP_C_skipped_records, 1);
 	}
 }
@@ -269,13 +268,12 @@ static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, 
 	/* Of what was trimmed the file has the rest. */
 	bool is_trimmed = pos & SP_TRIM_MARK;
 	pos &= ~SP_TRIM_MARK;
-	const uint8_t *whole = is_trimmed ? r->in->src.map.data + pos : raw;
 	if (!sp_record_decode(rec, raw, size, event)) {
 		sp_reader_complain(
 			r, SP_INPUT_DAMAGED,
 			"the record at offset %llu (type %u, %zu bytes) cannot be parsed",
 			(unsigned long long)pos, rec->type,
-			sp_reader_frame_size(r, whole));
+			is_trimmed ? sp_reader_frame_size(r, r->in->src.map.data + pos) : size);
 		return 1;
 	}
 	if (is_trimmed)

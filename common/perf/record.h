@@ -56,6 +56,13 @@ enum sp_perf_type {
 	SP_PERF_COMPRESSED2 = 83,
 };
 
+/* A type that this file names. */
+static inline bool sp_record_is_known(uint32_t type)
+{
+	return (type && type <= SP_PERF_AUX_OUTPUT_HW_ID) ||
+	       (type >= SP_PERF_HEADER_ATTR && type <= SP_PERF_COMPRESSED2);
+}
+
 #define SP_CONTEXT_HV ((uint64_t)-32)
 #define SP_CONTEXT_KERNEL ((uint64_t)-128)
 #define SP_CONTEXT_USER ((uint64_t)-512)

@@ -83,7 +83,18 @@ static void test_compressed(void)
 	tap_ok(memcmp(text, "1 2 3 ", 6) == 0, "damaged compressed data gives what came before");
 	tap_ok(r && sp_reader_state(r) == SP_INPUT_DAMAGED, "and is told as damage");
 	sp_reader_close(r);
-	e.b.len = whole;
+	e.b.len = 0;
+	head(&e);
+	whole = e.b.len;
+	put_compressed(&e, &inner.b, 1001, SP_PERF_COMPRESSED);
+	e.b.len = whole + sp_get16(e.b.data + whole + 6); /* the first one alone */
+	char where[32];
+	snprintf(where, sizeof where, "offset %zu", whole);
+	r = open_bytes(e.b.data, e.b.len, 0);
+	times(r);
+	tap_ok(r && sp_reader_state(r) == SP_INPUT_CUT && strstr(sp_reader_complaint(r), where),
+	       "a cut between compressed records, inside of what they hold, is told with its offset");
+	sp_reader_close(r);
 	sp_buf_deinit(&e.b);
 	sp_buf_deinit(&inner.b);
 }

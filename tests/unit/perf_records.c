@@ -177,8 +177,11 @@ static void test_sample(void)
 		EQ(rec.sample.stack_bytes <= 64 || rec.malformed, 1, "and gives no stack");
 		sp_reader_next(r, &rec, NULL);
 		EQ(sp_reader_state(r), SP_INPUT_DAMAGED, "and counts as damage");
+		char size[32];
+		snprintf(size, sizeof size, "%u bytes)", rec.size);
 		tap_ok(strstr(sp_reader_complaint(r), "offset ") != NULL,
 		       said("and is told with its offset"));
+		tap_ok(strstr(sp_reader_complaint(r), size) != NULL, said("and its size"));
 	}
 	sp_reader_close(r);
 	sp_buf_deinit(&e.b);
@@ -543,6 +546,28 @@ static void test_passed(void)
 	sp_buf_deinit(&e.b);
 }
 
+/* Of a type from the future nothing is known, its end neither. */
+static void test_unknown(void)
+{
+	struct enc e = {.be = be};
+	put_trailer_head(&e);
+	e_begin(&e, SP_PERF_HEADER_ATTR - 1, 0);
+	e_end(&e);
+	e_begin(&e, SP_PERF_COMM, 0);
+	e_end(&e);
+	struct sp_reader *r = open_enc(&e, 0);
+	struct sp_record rec;
+	if (r && sp_reader_next(r, &rec, NULL) >= 0) {
+		EQ(sp_reader_state(r), SP_INPUT_WHOLE, "an unknown record may be a header alone");
+		while (sp_reader_next(r, &rec, NULL) == 1)
+			;
+		EQ(sp_reader_counters(r)->v[SP_C_skipped_records], 1, "and is counted as skipped");
+		EQ(sp_reader_state(r), SP_INPUT_DAMAGED, "a known one may not");
+	}
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* Before IDENTIFIER (Linux 3.12) ids stood behind ADDR in samples, and before STREAM_ID and CPU at
  * the end of others: two events are told apart there. */
 static void test_old_ids(void)
@@ -685,6 +710,7 @@ int main(void)
 		test_read_formats();
 		test_others();
 		test_passed();
+		test_unknown();
 		test_old_ids();
 		test_lies();
 	}

@@ -168,6 +168,9 @@ static void test_life(void)
 	tap_str(at(13, 0x1000), "-", "a fork that perf made up for a running task clones nothing");
 	comm(12, 12, "a name that is longer than sixty-three bytes, as no kernel writes it", false);
 	tap_eq(strlen(sp_procs_comm(procs, 12, 12)), 63, "a long name is cut");
+	tap_str(sp_procs_comm(procs, 0, 0), "swapper", "the idle thread has the kernel's name for it");
+	fork_of(14, 0);
+	tap_str(sp_procs_comm(procs, 14, 14), "", "which no fork by an unknown process takes on");
 	sp_procs_free(procs);
 }
 
