@@ -39,6 +39,7 @@ void spool_stream_close(struct spool_stream *s)
 	spool_intern_deinit(&s->in);
 	spool_carry_deinit(&s->carry);
 	spool_waits_deinit(&s->waits);
+	spool_reads_deinit(&s->reads);
 	sp_ext_joiner_free(s->joiner);
 	sp_reader_close(s->r);
 	sp_buf_deinit(&s->start);
@@ -347,15 +348,6 @@ static uint32_t event_of(struct spool_stream *s, const struct sp_event *e)
 	return s->event[at] - 1;
 }
 
-static uint64_t weight_of(const struct sp_record *rec)
-{
-	if (rec->sample.has_period)
-		return rec->sample.period;
-	const struct sp_event *e = rec->event;
-	bool fixed = e && !(e->attr.flags & SP_ATTR_FREQ) && e->attr.sample_period;
-	return fixed ? e->attr.sample_period : 1;
-}
-
 /* What is missing in a sample: at most one counter moves, in this order. */
 static void count_sample(struct spool_stream *s, const struct sp_record *rec,
 			 const struct spool_placed *p)
@@ -450,6 +442,8 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 	uint64_t time_ns = rec->has_time ? rec->time_ns : 0;
 	int rc = s->has_samples ? 0 : begin_samples(s, time_ns, err);
 	struct spool_placed p;
+	if (rc == 0) /* of those that are left out too: the next one gains since then */
+		rc = spool_reads_sample(&s->reads, s->r, rec, err);
 	if (rc == 0 && s->filter && !is_wanted(s, rec, time_ns)) {
 		s->n_left_out++;
 		return 0;
@@ -464,25 +458,25 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 		rc = spool_intern_sample(&s->in, rec, &p, err);
 	if (rc < 0)
 		return rc;
-	count_sample(s, rec, &p);
 	uint32_t wait;
 	rc = spool_waits_join(&s->waits, &s->in, rec, &wait, err);
-	if (rc < 0)
-		return rc;
 	struct sp_spool_wsample out = {
-		.time_ns = rec->has_time ? rec->time_ns : 0,
-		.weight = weight_of(rec),
+		.time_ns = time_ns,
 		.thread = p.thread,
-		.event = event_of(s, rec->event),
 		.stack = p.stack,
 		.cpu = rec->cpu,
 		.comm = p.comm,
 		.set = p.set,
 		.wait = wait,
 	};
-	if (out.event == SP_NONE)
-		return sp_err_nomem(err);
-	return sp_spool_put_sample(s->w, &out, err);
+	for (size_t i = 0; rc == 0 && i < s->reads.n; i++) {
+		count_sample(s, rec, &p);
+		out.weight = s->reads.gain[i].weight;
+		out.event = event_of(s, s->reads.gain[i].event);
+		rc = out.event == SP_NONE ? sp_err_nomem(err)
+					  : sp_spool_put_sample(s->w, &out, err);
+	}
+	return rc;
 }
 
 /* Whether the recording was made by sp-capture, whose own records say more than the kernel's. */

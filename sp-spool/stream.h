@@ -10,6 +10,7 @@
 #include "filter.h"
 #include "intern.h"
 #include "perf/ext.h"
+#include "reads.h"
 #include "stackpulse/spool.h"
 #include "waits.h"
 
@@ -22,6 +23,7 @@ struct spool_stream {
 	struct spool_intern in;
 	struct sp_ext_joiner *joiner; /* owned */
 	struct spool_waits waits;
+	struct spool_reads reads;
 	struct sp_counters own;       /* what we see ourselves */
 	struct sp_counters told;      /* per counter, the most that a stage before us told */
 #define SPOOL_N_SEEN 5

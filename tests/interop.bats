@@ -196,6 +196,22 @@ END
 	equal "$(stat_of p.spool sample_events)" "$(awk '{ n += $2 } END { print n }' want)" "sample_events"
 }
 
+@test "a group of which one event samples: each event has what was read, as in perf" {
+	perf record -q -e '{cpu-clock:u,page-faults:u}:S' -c 1000000 -g -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
+	sp-unwind -q x.data >x.pipe
+	for f in x.data x.pipe; do
+		perf script --no-inline -F time,period,event -G --ns -i "$f" 2>perf.log | awk '{ gsub("[.:]", "", $1); sub(":$", "", $3); print $1, $3, $2 }' | sort >want
+		equal "$(cut -d' ' -f2 want | sort -u | tr '\n' ' ')" "cpu-clock:u page-faults:u " "events"
+		sp-spool -q -o p.spool "$f"
+		sp-sym --format=raw p.spool | awk '/^sample/ { print $2, $5, $6 }' | sort | diff want -
+		equal "$(stat_of p.spool sample_events)" "$(stat_of p.spool samples)" "sample_events"
+		# what is left out gains as well
+		sp-spool -q --cut=0.1.. -o cut.spool "$f"
+		sp-sym --format=raw cut.spool | awk '/^sample/ { print $2, $5, $6 }' | sort >got
+		[ -s got ] && [ "$(comm -13 want got | wc -l)" = 0 ] || fail "$(comm -13 want got | head -n 5)"
+	done
+}
+
 @test "perf inject and perf report read what sp-unwind wrote" {
 	perf record -q -F 999 --call-graph dwarf,16384 -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
 	fields=comm,tid,time,ip,sym,dso

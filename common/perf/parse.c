@@ -60,21 +60,43 @@ uint64_t sp_record_time(const uint8_t *raw, size_t size, const struct sp_event *
 
 /* --- samples --- */
 
-/* The values of counters, in every combination of read_format. */
-static void skip_read(struct sp_cursor *c, uint64_t format)
+/* Words of one value and its companions; *times: of the two times, which a group has once. */
+static unsigned read_words(uint64_t format, unsigned *times)
 {
-	unsigned times = count_bits(format & (SP_READ_ENABLED | SP_READ_RUNNING));
-	unsigned each = 1 + count_bits(format & (SP_READ_ID | SP_READ_LOST));
+	*times = count_bits(format & (SP_READ_ENABLED | SP_READ_RUNNING));
+	return 1 + count_bits(format & (SP_READ_ID | SP_READ_LOST));
+}
+
+/* The values of counters, in every combination of read_format. */
+static void read_values(struct sp_cursor *c, uint64_t format, struct sp_perf_sample *s)
+{
+	unsigned times, each = read_words(format, &times);
 	if (!(format & SP_READ_GROUP)) {
-		sp_cur_skip(c, 8 * (uint64_t)(times + each));
+		s->values = sp_cur_bytes(c, 8 * (uint64_t)(times + each));
+		s->n_values = 1;
 		return;
 	}
 	uint64_t n = sp_cur_u64(c);
-	if (n > sp_cur_left(c) / 8) {
+	sp_cur_skip(c, 8 * (uint64_t)times);
+	if (n > sp_cur_left(c) / (8 * each)) {
 		c->bad = true;
 		return;
 	}
-	sp_cur_skip(c, 8 * (times + n * each));
+	s->values = sp_cur_bytes(c, 8 * n * each);
+	s->n_values = (uint32_t)n;
+}
+
+bool sp_sample_value(const struct sp_record *rec, uint32_t i, struct sp_sample_value *out)
+{
+	const struct sp_perf_sample *s = &rec->sample;
+	uint64_t format = rec->event->attr.read_format;
+	if (i >= s->n_values || !(format & SP_READ_ID))
+		return false;
+	unsigned times, each = read_words(format, &times);
+	bool group = format & SP_READ_GROUP;
+	const uint8_t *p = s->values + (group ? (size_t)i * 8 * each : 0);
+	*out = (struct sp_sample_value){sp_get64(p), sp_get64(p + 8 + (group ? 0 : 8 * times))};
+	return true;
 }
 
 static void read_branches(struct sp_cursor *c, const struct sp_attr *a, struct sp_perf_sample *s)
@@ -233,7 +255,7 @@ static void read_head(struct sp_record *rec, struct sp_cursor *in, const struct 
 		s->has_period = true;
 	}
 	if (type & SP_SAMPLE_READ)
-		skip_read(&c, a->read_format);
+		read_values(&c, a->read_format, s);
 	s->chain_off = (uint16_t)(c.p - raw);
 	if (type & SP_SAMPLE_CALLCHAIN)
 		read_chain(&c, s);

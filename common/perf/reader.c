@@ -467,6 +467,11 @@ const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index)
 	return index < r->ev.n ? r->ev.v[index] : NULL;
 }
 
+const struct sp_event *sp_reader_event_of(const struct sp_reader *r, uint64_t id)
+{
+	return sp_events_find(&r->ev, id);
+}
+
 const struct sp_counters *sp_reader_counters(const struct sp_reader *r)
 {
 	return &r->counters;

@@ -67,6 +67,8 @@ const char *sp_reader_complaint(const struct sp_reader *r);
 const struct sp_perf_info *sp_reader_info(const struct sp_reader *r);
 size_t sp_reader_n_events(const struct sp_reader *r);
 const struct sp_event *sp_reader_event(const struct sp_reader *r, size_t index);
+/* The event that has this id, or NULL. */
+const struct sp_event *sp_reader_event_of(const struct sp_reader *r, uint64_t id);
 /* Build-ids from HEADER_BUILD_ID records and the file's table: of a file, by its device and inode
  * where the record has them (ino 0: not known), else of its path. */
 const uint8_t *sp_reader_build_id(const struct sp_reader *r, const char *path, uint32_t maj,

@@ -153,6 +153,8 @@ struct sp_perf_sample {
 	uint64_t phys_addr, data_src, transaction, cgroup; /* 0 when absent */
 	const uint8_t *raw; /* raw_bytes of PERF_SAMPLE_RAW, or NULL */
 	uint32_t raw_bytes;
+	uint32_t n_values;     /* of counters, which PERF_SAMPLE_READ took along: sp_sample_value */
+	const uint8_t *values; /* in the attr's read_format */
 };
 
 struct sp_perf_mmap {
@@ -202,6 +204,13 @@ struct sp_record {
 	uint64_t time_ns; /* 0 when absent: see has_time */
 	uint32_t cpu;     /* UINT32_MAX when absent */
 };
+
+/* One of a sample's counter values: how far the counter of that id had come. */
+struct sp_sample_value {
+	uint64_t value, id;
+};
+/* The i-th, of which there are sample.n_values: false beyond, and when they have no ids. */
+bool sp_sample_value(const struct sp_record *rec, uint32_t i, struct sp_sample_value *out);
 
 static inline unsigned sp_record_cpumode(const struct sp_record *r)
 {

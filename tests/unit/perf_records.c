@@ -226,9 +226,28 @@ static void test_offcpu(void)
 
 /* --- values of counters, in all formats --- */
 
+/* As test_read_formats writes them: 1000, 1001, … word by word. */
+static bool values_are(const struct sp_record *rec, unsigned times, unsigned each)
+{
+	uint64_t format = rec->event->attr.read_format;
+	bool group = format & SP_READ_GROUP;
+	struct sp_sample_value v;
+	if (rec->sample.n_values != (group ? 3u : 1u))
+		return false;
+	for (uint32_t i = 0; i < rec->sample.n_values; i++) {
+		if (!(format & SP_READ_ID))
+			return !sp_sample_value(rec, i, &v);
+		uint64_t first = 1000 + (group ? times + i * each : 0);
+		if (!sp_sample_value(rec, i, &v) || v.value != first ||
+		    v.id != first + 1 + (group ? 0 : times))
+			return false;
+	}
+	return !sp_sample_value(rec, rec->sample.n_values, &v);
+}
+
 static void test_read_formats(void)
 {
-	unsigned good = 0;
+	unsigned good = 0, by_value = 0;
 	for (unsigned format = 0; format < 32; format++) {
 		struct enc e = {.be = be};
 		struct sp_attr a = e_plain_attr();
@@ -251,12 +270,15 @@ static void test_read_formats(void)
 		e_end(&e);
 		struct sp_reader *r = open_enc(&e, 0);
 		struct sp_record rec;
-		good += r && find(r, SP_PERF_SAMPLE, &rec) && !rec.malformed &&
-			rec.sample.n_chain == 1 && sp_get64(rec.sample.chain) == 0xc4a1;
+		bool is_there = r && find(r, SP_PERF_SAMPLE, &rec) && !rec.malformed;
+		good += is_there && rec.sample.n_chain == 1 &&
+			sp_get64(rec.sample.chain) == 0xc4a1;
+		by_value += is_there && values_are(&rec, times, each);
 		sp_reader_close(r);
 		sp_buf_deinit(&e.b);
 	}
 	EQ(good, 32, "the chain is found behind counters of all 32 read formats");
+	EQ(by_value, 32, "and their values with their ids, where there are any");
 }
 
 /* --- the other records of the kernel --- */

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 #define SP_COUNTERS(X)                                                                             \
-	X(sample_events, "sample records seen, before any rejection")                              \
+	X(sample_events, "samples seen, before any rejection")                                     \
 	X(samples, "samples kept")                                                                 \
 	X(lost_events, "records that the kernel could not write")                                  \
 	X(lost_samples, "LOST_SAMPLES records' sum; repeats lost_events")                          \
