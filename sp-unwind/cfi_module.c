@@ -145,8 +145,14 @@ static void cies_init(struct uw_module *m)
 	m->eh.n_known = n;
 }
 
-int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *debug,
-		  struct sp_err *err)
+/* The parts that are made on demand are the only ones that change behind a const module. */
+static struct uw_module *lazily(const struct uw_module *m)
+{
+	return (struct uw_module *)(uintptr_t)m;
+}
+
+int uw_module_new_later(struct uw_module **out, struct sp_elf *elf, uw_find_debug *find_debug,
+			const void *ctx, struct sp_err *err)
 {
 	struct uw_module *m = calloc(1, sizeof *m);
 	if (!m)
@@ -156,20 +162,47 @@ int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *deb
 		free(m);
 		return SP_ERR_NOMEM;
 	}
-	m->debug = debug;
 	m->id = atomic_fetch_add(&next_id, 1) & UINT32_C(0x3fffffff); /* rule cache keys */
 	m->salt = m->id * UINT32_C(0x9e3779b1) >> 8;
 	m->arch = uw_arch_find(elf->machine);
-	m->crt[0] = sp_elf_section(elf, ".init");
-	m->crt[1] = sp_elf_section(elf, ".fini");
+	m->find_debug = find_debug;
+	m->find_debug_ctx = ctx;
 	pthread_mutex_init(&m->lock, NULL);
-	/* Nothing of an object file has its final address. */
-	if (elf->type != ET_REL) {
-		eh_init(m);
-		cies_init(m);
-	}
 	*out = m;
 	return 0;
+}
+
+int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *debug,
+		  struct sp_err *err)
+{
+	int rc = uw_module_new_later(out, elf, NULL, NULL, err);
+	if (rc < 0)
+		return rc;
+	(*out)->debug = debug;
+	uw_module_make_ready(*out);
+	return 0;
+}
+
+/* Without memory for the section headers there are none. */
+void uw_module_make_ready(const struct uw_module *cm)
+{
+	struct uw_module *m = lazily(cm);
+	pthread_mutex_lock(&m->lock);
+	if (!atomic_load(&m->is_ready)) {
+		if (m->elf->sections_unread)
+			(void)sp_elf_read_sections(m->elf, NULL);
+		if (m->find_debug)
+			m->debug = m->find_debug(m->elf, m->find_debug_ctx);
+		m->crt[0] = sp_elf_section(m->elf, ".init");
+		m->crt[1] = sp_elf_section(m->elf, ".fini");
+		/* Nothing of an object file has its final address. */
+		if (m->elf->type != ET_REL) {
+			eh_init(m);
+			cies_init(m);
+		}
+		atomic_store_explicit(&m->is_ready, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&m->lock);
 }
 
 static void elf_free(struct sp_elf *e)
@@ -221,12 +254,6 @@ uint32_t uw_module_id(const struct uw_module *m)
 	return m->id;
 }
 
-/* The parts that are made on demand are the only ones that change behind a const module. */
-static struct uw_module *lazily(const struct uw_module *m)
-{
-	return (struct uw_module *)(uintptr_t)m;
-}
-
 static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m, const struct sp_elf *e)
 {
 	section_init(&d->section, e, false);
@@ -246,6 +273,7 @@ static void debug_frame_init(struct cfi_debug *d, const struct uw_module *m, con
 const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 {
 	struct uw_module *m = lazily(cm);
+	uw_module_ready(m);
 	struct cfi_debug *d = atomic_load_explicit(&m->debug_frames, memory_order_acquire);
 	if (d)
 		return d;
@@ -343,6 +371,7 @@ static bool are_neighbours(const struct cfi_section *s, size_t off, uint64_t nex
 static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde, bool doubts)
 {
 	const struct cfi_section *s = &m->eh;
+	uw_module_ready(m);
 	if (!s->data)
 		return false;
 	const struct cfi_index *x = atomic_load_explicit(&m->eh_index, memory_order_acquire);

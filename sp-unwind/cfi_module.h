@@ -42,6 +42,10 @@ struct uw_module {
 	uint64_t svma_end;    /* behind the last one */
 	struct cfi_code code; /* executable segments, for .debug_frame; its v owned */
 	struct cfi_code eh_code;
+	uw_find_debug *find_debug; /* NULL: debug is there already */
+	const void *find_debug_ctx;
+
+	/* From here to the lock: once is_ready. */
 	const struct sp_section *crt[2]; /* .init and .fini, of elf, or NULL */
 	struct cfi_section eh;           /* .eh_frame; data NULL: none */
 	void *eh_owned;
@@ -51,6 +55,7 @@ struct uw_module {
 
 	/* Made on demand under the lock, then published; never changed again. */
 	pthread_mutex_t lock;
+	atomic_bool is_ready;
 	_Atomic(struct cfi_index *) eh_index;     /* instead of a table that can't be trusted */
 	atomic_bool table_checked;                /* a gap was met, and the table found whole */
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
@@ -60,6 +65,15 @@ struct uw_module {
 	_Atomic(_Atomic uint32_t *) places;
 	atomic_uint n_asked; /* before there are places */
 };
+
+void uw_module_make_ready(const struct uw_module *m);
+
+/* Before anything else but uw_module_bytes. */
+static inline void uw_module_ready(const struct uw_module *m)
+{
+	if (__builtin_expect(!atomic_load_explicit(&m->is_ready, memory_order_acquire), 0))
+		uw_module_make_ready(m);
+}
 
 /* The FDE in force at an address and the section that holds it. False: none. */
 bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,

@@ -20,7 +20,9 @@ static inline uint64_t word(const struct cfi_table *t, size_t i)
 	return t->base + (t->swap ? __builtin_bswap64(v) : v);
 }
 
+/* Of its first page: each further one would have to come from the file's cache. */
 #define PROBES 8
+#define PROBED_BYTES 4096
 
 void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint8_t *hdr,
 		    size_t size, uint64_t hdr_svma)
@@ -69,7 +71,10 @@ void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint
 		return;
 	t->entries = c.p;
 	uint64_t last = 0;
-	for (size_t i = 0, step = (size_t)v / PROBES + 1; i < v; i += step) {
+	size_t probed = PROBED_BYTES / (2u * t->word_bytes);
+	if (probed > v)
+		probed = (size_t)v;
+	for (size_t i = 0, step = probed / PROBES + 1; i < probed; i += step) {
 		uint64_t begin = word(t, 2 * i);
 		if (begin < last)
 			return;

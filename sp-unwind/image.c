@@ -32,15 +32,15 @@ static bool lacks_cfi(const struct sp_elf *e)
 	return eh ? eh->size < code / 128 + 192 : !sp_elf_segment(e, PT_GNU_EH_FRAME);
 }
 
-static struct sp_elf *find_debug(const struct sp_elf *e, const struct sp_debug_dirs *dirs,
-				 struct sp_err *err)
+static struct sp_elf *find_debug(const struct sp_elf *e, const void *dirs)
 {
 	struct sp_elf *debug = lacks_cfi(e) ? calloc(1, sizeof *debug) : NULL;
 	if (!debug)
 		return NULL;
-	if (e->path && sp_debug_file_find(debug, e, e->path, dirs, NULL, err) > 0)
+	struct sp_err err;
+	if (e->path && sp_debug_file_find(debug, e, e->path, dirs, NULL, &err) > 0)
 		return debug;
-	if (sp_minidebug_open(debug, e, err) > 0)
+	if (sp_minidebug_open(debug, e, &err) > 0)
 		return debug;
 	free(debug);
 	return NULL;
@@ -56,8 +56,7 @@ struct un_image *un_image_new(struct sp_elf *elf, const struct sp_debug_dirs *di
 		return NULL;
 	}
 	i->image_foff = sp_elf_image_foff(elf);
-	struct sp_elf *debug = find_debug(elf, dirs, err);
-	if (uw_module_new(&i->module, elf, debug, err) < 0) {
+	if (uw_module_new_later(&i->module, elf, find_debug, dirs, err) < 0) {
 		free(i);
 		return NULL;
 	}

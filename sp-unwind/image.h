@@ -19,8 +19,8 @@ struct un_image {
 	uint64_t used, build;     /* the table's clock and build that met it last */
 };
 
-/* Takes elf (malloc'ed, open) over, on failure too. Looks for a debug file when the image has
- * hardly any CFI of its own. NULL when memory ends. */
+/* Takes elf (malloc'ed, open) over, on failure too. Looks for a debug file, when a rule is asked for,
+ * if the image has hardly any CFI of its own; dirs must live as long. NULL when memory ends. */
 struct un_image *un_image_new(struct sp_elf *elf, const struct sp_debug_dirs *dirs,
 			      struct sp_err *err);
 void un_image_free(struct un_image *i);

@@ -200,7 +200,8 @@ static struct sp_elf *find_elf(struct un_modules *m, struct file_entry *f,
 				  .live_pid = -1,
 				  .start = map->start,
 				  .end = map->end,
-				  .foff = map->foff};
+				  .foff = map->foff,
+				  .sections_later = true};
 	set_build_id(m, id, &q.build_id);
 	if (!q.build_id.len && m->origin.content_hash)
 		q.content_hash = m->origin.content_hash(m->origin.ctx, id);

@@ -143,7 +143,7 @@ static void *run(void *arg)
 
 static int start_worker(struct un_pool *p, unsigned i, struct sp_err *err)
 {
-	struct un_worker *w = calloc(1, sizeof *w);
+	struct un_worker *w = malloc(sizeof *w);
 	if (!w || !un_worker_init(w)) {
 		free(w);
 		return sp_err_nomem(err);

@@ -238,6 +238,7 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 	struct cfi_row row;
 	if (same)
 		*same = (struct uw_span){0};
+	uw_module_ready(m);
 	/* Known by its bytes: no reason to doubt the table. */
 	struct uw_rule crt = crt_rule(m, svma);
 	if (crt.kind != UW_RULE_NONE && !uw_module_lists(m, svma, &fde))

@@ -7,10 +7,9 @@
 
 /* A call chain as it came, parted by context. Entries are u64s at any address. */
 struct un_chain {
+	uint32_t n_kernel, n_user;
 	uint64_t kernel[UW_MAX_FRAMES]; /* with its context markers, as they came */
-	uint32_t n_kernel;
 	uint64_t user[UW_MAX_FRAMES]; /* return addresses but for the first; no marker, no zeros */
-	uint32_t n_user;
 };
 
 /* mode: the sample's cpumode, for entries before the first marker. */

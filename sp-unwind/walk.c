@@ -23,7 +23,7 @@ static void fill(void *p, size_t n)
 
 /* The rule cache's pages would come when they are met, one by one, twice each: what is looked for
  * is read first. Whoever misses so often will meet them all. */
-#define CACHE_FILL_FROM 64u
+#define CACHE_FILL_FROM 8u
 
 void uw_walker_warm(struct uw_walker *w)
 {

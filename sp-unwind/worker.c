@@ -43,6 +43,7 @@ void un_stops_merge(struct un_stops *into, const struct un_stops *from)
 
 bool un_worker_init(struct un_worker *w)
 {
+	memset(w, 0, offsetof(struct un_worker, stack)); /* the others: as each sample needs them */
 	w->walker = uw_walker_new();
 	return w->walker != NULL;
 }
@@ -196,8 +197,10 @@ static void walk(struct un_worker *w, struct un_batch *b, const struct un_item *
 struct un_batch *un_batch_new(void)
 {
 	struct un_batch *b = aligned_alloc(_Alignof(struct un_batch), sizeof *b);
-	if (b)
-		memset(b, 0, offsetof(struct un_batch, items)); /* the others: when they are used */
+	if (!b)
+		return NULL;
+	memset(b, 0, offsetof(struct un_batch, items)); /* the others: when they are used */
+	(void)sp_buf_reserve(&b->out, UN_BATCH_OUT);    /* pages of its own: to grow moves no bytes */
 	return b;
 }
 

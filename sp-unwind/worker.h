@@ -29,6 +29,7 @@ struct un_item {
 _Static_assert(offsetof(struct un_item, rec) + UN_RECORD_BYTES <= 128, "two cache lines");
 
 #define UN_BATCH_ITEMS 256u
+#define UN_BATCH_OUT ((size_t)256 << 10) /* of output, until more is needed */
 #define UN_BATCH_BYTES ((size_t)1 << 20) /* of input; one record more may lie in it */
 
 struct un_batch {
@@ -68,7 +69,7 @@ struct un_worker {
 	struct un_chain chain;
 };
 
-/* Of a zeroed worker (of fresh pages: most of it is never touched); false when memory ends. */
+/* Of any memory, most of which is not touched; false when memory ends. */
 bool un_worker_init(struct un_worker *w);
 void un_worker_deinit(struct un_worker *w);
 struct un_batch *un_batch_new(void); /* NULL when memory ends */

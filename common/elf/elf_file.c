@@ -12,7 +12,9 @@
 static struct sp_cursor at(const struct sp_elf *e, uint64_t foff, uint64_t len)
 {
 	struct sp_cursor c = {.bad = true};
-	if (foff <= e->size && len <= e->size - foff)
+	if (foff <= e->head_bytes && len <= e->head_bytes - foff)
+		c = sp_elf_cursor(e, e->head + foff, len);
+	else if (foff <= e->size && len <= e->size - foff)
 		c = sp_elf_cursor(e, e->data + foff, len);
 	return c;
 }
@@ -23,17 +25,19 @@ static uint64_t word(const struct sp_elf *e, struct sp_cursor *c)
 	return e->is64 ? sp_cur_u64(c) : sp_cur_u32(c);
 }
 
+/* Of program headers. */
 struct header {
-	uint64_t phoff, shoff;
-	uint32_t phnum, shnum, shstrndx;
-	uint16_t phentsize, shentsize;
+	uint64_t phoff;
+	uint32_t phnum;
+	uint16_t phentsize;
 };
 
 static int read_header(struct sp_elf *e, struct header *h, struct sp_err *err)
 {
-	if (e->size < EI_NIDENT || memcmp(e->data, ELFMAG, SELFMAG) != 0)
+	struct sp_cursor id = at(e, 0, EI_NIDENT);
+	if (id.bad || memcmp(id.p, ELFMAG, SELFMAG) != 0)
 		return sp_err_set(err, SP_ERR_CORRUPT, 0, "not an ELF file");
-	uint8_t class = e->data[EI_CLASS], order = e->data[EI_DATA];
+	uint8_t class = id.p[EI_CLASS], order = id.p[EI_DATA];
 	if ((class != ELFCLASS32 && class != ELFCLASS64) ||
 	    (order != ELFDATA2LSB && order != ELFDATA2MSB))
 		return sp_err_set(err, SP_ERR_CORRUPT, 0, "ELF header: unknown class or byte order");
@@ -45,14 +49,14 @@ static int read_header(struct sp_elf *e, struct header *h, struct sp_err *err)
 	sp_cur_u32(&c); /* e_version */
 	e->entry_svma = word(e, &c);
 	h->phoff = word(e, &c);
-	h->shoff = word(e, &c);
+	e->shoff = word(e, &c);
 	sp_cur_u32(&c); /* e_flags */
 	sp_cur_u16(&c); /* e_ehsize */
 	h->phentsize = sp_cur_u16(&c);
 	h->phnum = sp_cur_u16(&c);
-	h->shentsize = sp_cur_u16(&c);
-	h->shnum = sp_cur_u16(&c);
-	h->shstrndx = sp_cur_u16(&c);
+	e->shentsize = sp_cur_u16(&c);
+	e->shnum = sp_cur_u16(&c);
+	e->shstrndx = sp_cur_u16(&c);
 	if (c.bad)
 		return sp_err_set(err, SP_ERR_CORRUPT, 0, "ELF header is cut");
 	return 0;
@@ -105,38 +109,39 @@ static int read_segments(struct sp_elf *e, const struct header *h, struct sp_err
 }
 
 /* Section headers that do not hold together are ignored as a whole. */
-static int read_sections(struct sp_elf *e, struct header *h, struct sp_err *err)
+int sp_elf_read_sections(struct sp_elf *e, struct sp_err *err)
 {
+	e->sections_unread = false;
 	size_t entry = e->is64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
-	if (!h->shoff || h->shentsize < entry || h->shoff >= e->size)
+	if (!e->shoff || e->shentsize < entry || e->shoff >= e->size)
 		return 0;
 	struct sp_section first = {0};
 	uint32_t name;
-	struct sp_cursor c = at(e, h->shoff, entry);
+	struct sp_cursor c = at(e, e->shoff, entry);
 	read_section(e, &c, &first, &name);
 	if (c.bad)
 		return 0;
-	if (!h->shnum)
-		h->shnum = first.size < MAX_SECTIONS ? (uint32_t)first.size : 0;
-	if (h->shstrndx == SHN_XINDEX)
-		h->shstrndx = first.link;
-	if (!h->shnum || h->shnum > (e->size - h->shoff) / h->shentsize)
+	if (!e->shnum)
+		e->shnum = first.size < MAX_SECTIONS ? (uint32_t)first.size : 0;
+	if (e->shstrndx == SHN_XINDEX)
+		e->shstrndx = first.link;
+	if (!e->shnum || e->shnum > (e->size - e->shoff) / e->shentsize)
 		return 0;
-	e->sections = calloc(h->shnum, sizeof *e->sections);
-	uint32_t *names = calloc(h->shnum, sizeof *names);
+	e->sections = calloc(e->shnum, sizeof *e->sections);
+	uint32_t *names = calloc(e->shnum, sizeof *names);
 	if (!e->sections || !names) {
 		free(names);
 		return sp_err_nomem(err);
 	}
-	e->n_sections = h->shnum;
-	for (uint32_t i = 0; i < h->shnum; i++) {
-		c = at(e, h->shoff + (uint64_t)i * h->shentsize, entry);
+	e->n_sections = e->shnum;
+	for (uint32_t i = 0; i < e->shnum; i++) {
+		c = at(e, e->shoff + (uint64_t)i * e->shentsize, entry);
 		read_section(e, &c, &e->sections[i], &names[i]);
 	}
 	struct sp_cursor strings = {.bad = true};
-	if (h->shstrndx < h->shnum && e->sections[h->shstrndx].type != SHT_NOBITS)
-		strings = at(e, e->sections[h->shstrndx].foff, e->sections[h->shstrndx].size);
-	for (uint32_t i = 0; i < h->shnum; i++) {
+	if (e->shstrndx < e->shnum && e->sections[e->shstrndx].type != SHT_NOBITS)
+		strings = at(e, e->sections[e->shstrndx].foff, e->sections[e->shstrndx].size);
+	for (uint32_t i = 0; i < e->shnum; i++) {
 		struct sp_cursor s = strings;
 		sp_cur_skip(&s, names[i]);
 		const char *text = sp_cur_str(&s);
@@ -168,7 +173,7 @@ static bool note_build_id(const struct sp_elf *e, uint64_t foff, uint64_t size, 
 	return false;
 }
 
-static void read_build_id(struct sp_elf *e)
+static void segments_build_id(struct sp_elf *e)
 {
 	for (size_t i = 0; i < e->n_segments; i++) {
 		const struct sp_segment *s = &e->segments[i];
@@ -176,6 +181,10 @@ static void read_build_id(struct sp_elf *e)
 		    note_build_id(e, s->foff, s->filesz, s->align, &e->build_id))
 			return;
 	}
+}
+
+static void sections_build_id(struct sp_elf *e)
+{
 	for (size_t i = 0; i < e->n_sections; i++) {
 		const struct sp_section *s = &e->sections[i];
 		if (s->type == SHT_NOTE && note_build_id(e, s->foff, s->size, s->align, &e->build_id))
@@ -189,9 +198,19 @@ static void free_tables(struct sp_elf *e)
 	free(e->sections);
 }
 
-int sp_elf_init(struct sp_elf *e, const void *data, size_t size, struct sp_err *err)
+/* Whether nothing is asked of the section headers to tell which file it is, and where it lies. */
+static bool can_wait(const struct sp_elf *e)
 {
-	struct sp_elf out = {.data = data, .size = size};
+	return e->build_id.len && sp_elf_segment(e, PT_LOAD);
+}
+
+int sp_elf_init_head(struct sp_elf *e, const void *data, size_t size, const void *head,
+		     size_t head_bytes, struct sp_err *err)
+{
+	struct sp_elf out = {.data = data,
+			     .size = size,
+			     .head = head,
+			     .head_bytes = head_bytes < size ? head_bytes : size};
 	struct header h = {0};
 	int rc = read_header(&out, &h, err);
 	if (rc < 0)
@@ -200,20 +219,30 @@ int sp_elf_init(struct sp_elf *e, const void *data, size_t size, struct sp_err *
 	if (h.phnum == PN_XNUM) {
 		struct sp_section first = {0};
 		uint32_t name;
-		struct sp_cursor c = at(&out, h.shoff, out.is64 ? 64 : 40);
+		struct sp_cursor c = at(&out, out.shoff, out.is64 ? 64 : 40);
 		read_section(&out, &c, &first, &name);
 		h.phnum = c.bad || first.info > MAX_SEGMENTS ? 0 : first.info;
 	}
 	rc = read_segments(&out, &h, err);
-	if (rc >= 0)
-		rc = read_sections(&out, &h, err);
+	segments_build_id(&out);
+	out.head = NULL; /* sections have their names in the image */
+	out.head_bytes = 0;
+	out.sections_unread = head && can_wait(&out);
+	if (rc >= 0 && !out.sections_unread)
+		rc = sp_elf_read_sections(&out, err);
 	if (rc < 0) {
 		free_tables(&out);
 		return rc;
 	}
-	read_build_id(&out);
+	if (!out.build_id.len)
+		sections_build_id(&out);
 	*e = out;
 	return 0;
+}
+
+int sp_elf_init(struct sp_elf *e, const void *data, size_t size, struct sp_err *err)
+{
+	return sp_elf_init_head(e, data, size, NULL, 0, err);
 }
 
 int sp_elf_open_fd(struct sp_elf *e, int fd, const char *name, struct sp_err *err)

@@ -160,25 +160,30 @@ static int member_of_archive(struct sp_elf *e, const struct sp_map_file *map, co
 	return rc;
 }
 
+#define HEAD_BYTES 4096 /* linkers put header, segments and build-id there */
+
 /* Parse what is mapped; e takes the map over. */
-static int parse(struct sp_elf *e, struct sp_map_file *map, const struct sp_file_query *q,
+static int parse(struct sp_elf *e, struct sp_map_file *map, int fd, const struct sp_file_query *q,
 		 const char *path, const char *member, struct sp_err *err)
 {
-	bool elf = map->size >= SELFMAG && !memcmp(map->data, ELFMAG, SELFMAG);
+	uint8_t head[HEAD_BYTES];
+	ssize_t n = pread(fd, head, sizeof head, 0);
+	bool elf = n >= SELFMAG && !memcmp(head, ELFMAG, SELFMAG);
 	struct sp_err why = {.msg = "not an ELF file"};
 	int rc = member ? member_of_archive(e, map, member, &why)
-		 : elf	? sp_elf_init(e, map->data, map->size, &why)
+		 : elf	? sp_elf_init_head(e, map->data, map->size, head, (size_t)n, &why)
 			: image_in_archive(e, map, q->foff);
 	if (rc < 0)
 		return rc == SP_ERR_NOMEM ? rc : sp_err_set(err, rc, 0, "%s", why.msg);
 	e->map = *map;
 	*map = (struct sp_map_file){0};
 	e->path = strdup(path);
-	if (!e->path) {
+	rc = !e->path ? sp_err_nomem(err)
+	     : e->sections_unread && !q->sections_later ? sp_elf_read_sections(e, err)
+							: 0;
+	if (rc < 0)
 		sp_elf_close(e);
-		return sp_err_nomem(err);
-	}
-	return 0;
+	return rc;
 }
 
 static bool same_content(const uint8_t *recorded, const struct sp_elf *e)
@@ -265,7 +270,7 @@ static int try_file(struct search *s, const char *path, enum trust trust, struct
 		return rc == SP_ERR_NOMEM ? sp_err_nomem(err) : 0;
 	}
 	struct sp_elf e;
-	rc = parse(&e, &map, s->q, path, member, &why);
+	rc = parse(&e, &map, fd, s->q, path, member, &why);
 	sp_map_file_close(&map);
 	if (rc >= 0)
 		judge(s, &e, &st, fd, path, trust);

@@ -35,6 +35,7 @@ struct sp_file_query {
 	int32_t live_pid;    /* ask /proc/PID too; -1 = no */
 	uint64_t start, end; /* the mapping, for map_files */
 	uint64_t foff; /* its offset in the file: an ELF image in an archive lies at or below */
+	bool sections_later; /* leave the section headers unread, where they can be: elf_file.h */
 };
 
 enum sp_found {

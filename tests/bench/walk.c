@@ -327,6 +327,7 @@ static void put_space(FILE *f, const struct uw_space *s)
 		const struct sp_elf *e = m->module ? uw_module_elf(m->module) : NULL;
 		if (!e || !e->path)
 			continue;
+		uw_module_ready(m->module);
 		put(f, m->start);
 		put(f, m->end);
 		put(f, m->bias);

@@ -4,6 +4,7 @@
 
 #include <libdeflate.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "elf/elf_file.h"
 
@@ -161,6 +162,49 @@ static void test_self(const char *path)
 	sp_elf_close(&e);
 }
 
+/* The first bytes are enough for all but the sections; the image is one that nobody may touch. */
+static void test_head(const char *path)
+{
+	struct sp_elf e, h;
+	struct sp_err err;
+	uint8_t head[4096];
+	if (!tap_ok(sp_elf_open(&e, path, &err) == 0 && e.size > sizeof head, "the test opens again"))
+		return;
+	memcpy(head, e.data, sizeof head);
+	void *closed = mmap(NULL, e.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	tap_ok(sp_elf_init_head(&h, closed, e.size, head, sizeof head, &err) == 0 &&
+		       h.n_segments == e.n_segments && h.entry_svma == e.entry_svma &&
+		       h.build_id.len && sp_build_id_equal(&h.build_id, &e.build_id),
+	       "segments and build-id lie in the head");
+	tap_ok(h.sections_unread && !h.n_sections, "then no section is read");
+	sp_elf_close(&h);
+
+	size_t differ = 0;
+	tap_ok(sp_elf_init_head(&h, e.data, e.size, head, sizeof head, &err) == 0 &&
+		       sp_elf_read_sections(&h, &err) == 0 && h.n_sections == e.n_sections,
+	       "they are when they are asked for");
+	for (size_t i = 0; i < h.n_sections && i < e.n_sections; i++)
+		differ += strcmp(h.sections[i].name, e.sections[i].name) != 0 ||
+			  h.sections[i].svma != e.sections[i].svma;
+	tap_ok(!differ && h.n_sections && !h.sections_unread, "and are the same");
+	sp_elf_close(&h);
+	tap_ok(sp_elf_init_head(&h, e.data, e.size, head, 70, &err) == 0 &&
+		       h.n_segments == e.n_segments &&
+		       sp_build_id_equal(&h.build_id, &e.build_id),
+	       "what a short head has not is read in the image");
+	sp_elf_close(&h);
+	munmap(closed, e.size);
+	sp_elf_close(&e);
+
+	static struct image im;
+	image_init(&im, 1);
+	load(&im, 0, 0, 0, 0x800, PF_R);
+	tap_ok(sp_elf_init_head(&h, im.bytes, sizeof im.bytes, im.bytes, 4096, &err) == 0 &&
+		       !h.sections_unread,
+	       "without a build-id sections do not wait: it may be there");
+	sp_elf_close(&h);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
@@ -168,5 +212,6 @@ int main(int argc, char **argv)
 	test_hostile();
 	test_sections();
 	test_self(argv[0]);
+	test_head(argv[0]);
 	return tap_done();
 }

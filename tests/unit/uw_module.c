@@ -1,4 +1,4 @@
-/* A module whose .eh_frame_hdr lacks functions, and one that has gaps.
+/* A module whose .eh_frame_hdr lacks functions, one that has gaps, and one that is not asked yet.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
  * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
@@ -6,6 +6,7 @@
 #include "tap.h"
 
 #include "../../sp-unwind/walker.h"
+#include "elf/find.h"
 #include "image.h"
 
 enum { FIRST = 0x1400, N = 20, GAP = 0x3000, BEHIND = 0x3800 };
@@ -44,6 +45,39 @@ static bool finds_all(const struct uw_module *m)
 	       uw_module_find(m, GAP - 1, &s, &fde) && uw_module_find(m, BEHIND, &s, &fde);
 }
 
+static unsigned n_asked;
+
+static struct sp_elf *no_debug(const struct sp_elf *elf, const void *ctx)
+{
+	n_asked += elf->n_sections && ctx == &n_asked;
+	return NULL;
+}
+
+static void test_later(void)
+{
+	const struct sp_find_options options = {0};
+	const struct sp_file_query q = {
+		.path = "/proc/self/exe", .live_pid = -1, .sections_later = true};
+	struct sp_elf *elf = calloc(1, sizeof *elf);
+	struct uw_module *m = NULL;
+	struct sp_err err;
+	char why[200];
+	int rc = elf ? sp_find_elf(elf, &options, &q, why, &err) : -1;
+	if (!tap_ok(rc == SP_FOUND_BY_PATH &&
+			    uw_module_new_later(&m, elf, no_debug, &n_asked, &err) == 0,
+		    "this program is found"))
+		return;
+	tap_ok(elf->sections_unread && m->code.n && m->svma_end > m->base_svma && !n_asked,
+	       "where its code lies is known, its sections are not read");
+	uint64_t entry = elf->entry_svma;
+	tap_ok(uw_rule_make(m, entry, NULL).kind == UW_RULE_END && !elf->sections_unread &&
+		       n_asked == 1,
+	       "they are for the first rule, and a debug file is asked for");
+	(void)uw_rule_make(m, entry + 1, NULL);
+	tap_ok(n_asked == 1, "once");
+	uw_module_free(m);
+}
+
 int main(void)
 {
 	struct image m;
@@ -72,5 +106,6 @@ int main(void)
 	}
 	tap_ok(!lost, "whichever entry is missing, its function is found");
 	free(m.data);
+	test_later();
 	return tap_done();
 }
