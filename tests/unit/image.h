@@ -4,6 +4,7 @@
 #define SP_TESTS_IMAGE_H
 
 #include <elf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,0 +1,90 @@
+/* The walk of AArch64 stacks made by hand.
+ *
+ * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
+ * unit: sp-unwind/rule.c sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
+#include "walk_stack.h"
+
+enum {
+	A_LEAF = 0x1000,   /* CFA = sp, return address live */
+	A_FRAME = 0x1100,  /* CFA = sp + 16, x29 at CFA - 16, x30 at CFA - 8 */
+	A_ROOT = 0x1200,   /* x30 undefined */
+	A_SIGNED = 0x1300, /* as A_FRAME, the return address signed */
+	A_RETURN = 0x2000, /* mov x8,#139; svc #0 */
+	A_NO_CFI = 0x2100,
+};
+
+static void arm_at(uint64_t svma)
+{
+	at(svma);
+	sample.machine = EM_AARCH64;
+	sample.regs_mask = (UINT64_C(1) << 33) - 1;
+	memset(regs, 0, sizeof regs);
+}
+
+static void test_arm(void)
+{
+	static uint64_t r[33];
+	struct image arm;
+	struct uw_module *x86 = module;
+	image_new(&arm, EM_AARCH64);
+	IMAGE_FDE(&arm, false, A_LEAF, 0x100, 0);
+	IMAGE_FDE(&arm, false, A_FRAME, 0x100, 0x0e, 16, 0x9d, 2, 0x9e, 1);
+	IMAGE_FDE(&arm, false, A_ROOT, 0x100, 0x07, 30);
+	IMAGE_FDE(&arm, false, A_SIGNED, 0x100, 0x2d, 0x0e, 16, 0x9d, 2, 0x9e, 1);
+	image_finish(&arm);
+	const uint32_t code[] = {0xd2801168, 0xd4000001};
+	memcpy(arm.data + A_RETURN, code, sizeof code);
+	const uint32_t bl = 0x94000000 | (A_NO_CFI - (A_NO_CFI + 0x3c)) / 4 % 0x4000000;
+	memcpy(arm.data + A_NO_CFI + 0x3c, &bl, 4);
+	module = image_module(&arm);
+	arm_at(A_LEAF);
+	sample.regs = (const uint8_t *)r;
+	r[32] = MAPPED(A_LEAF);
+	r[31] = SP;
+	r[30] = MAPPED(A_FRAME + 0x20);
+	r[29] = ADDR(8);
+	stack[0] = ADDR(8);
+	/* Signed: bits above 47 hold a signature. */
+	stack[1] = MAPPED(A_SIGNED + 0x20) | UINT64_C(0x2b) << 48;
+	stack[2] = ADDR(20);
+	stack[3] = MAPPED(A_ROOT + 0x20) | UINT64_C(0x7f) << 48;
+	EXPECT("the link register, frames, signed return addresses, the root", UW_END, A_LEAF,
+	       SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
+	stack[1] = MAPPED(A_LEAF + 0x20);
+	EXPECT("a link register that was overwritten is no return address", UW_LOOP, A_LEAF,
+	       SITE(A_FRAME), SITE(A_LEAF));
+
+	/* A signal in the middle: the trampoline's frame holds the registers. */
+	memset(stack, 0, sizeof stack);
+	r[30] = MAPPED(A_RETURN);
+	uint64_t *mc = &stack[(128 + 176 + 8) / 8];
+	mc[29] = ADDR(90);
+	mc[30] = MAPPED(A_FRAME + 0x20);
+	mc[31] = ADDR(80);
+	mc[32] = MAPPED(A_LEAF + 8);
+	stack[80] = ADDR(95);
+	stack[81] = MAPPED(A_ROOT + 0x20);
+	EXPECT("below a signal trampoline the link register is live again", UW_END, A_LEAF,
+	       A_RETURN - 1, A_LEAF + 8, SITE(A_FRAME), SITE(A_ROOT));
+
+	/* No CFI: a leaf without a frame, called by a BL. */
+	memset(stack, 0, sizeof stack);
+	r[32] = MAPPED(A_NO_CFI + 4);
+	r[30] = MAPPED(A_NO_CFI + 0x40);
+	r[29] = ADDR(4);
+	stack[5] = MAPPED(A_ROOT + 0x20);
+	walk();
+	tap_ok(out.n >= 2, "a leaf without CFI has a caller");
+	uw_module_free(module);
+	free(arm.data);
+	module = x86;
+}
+
+int main(void)
+{
+	if (!walk_begin())
+		return tap_done();
+	test_arm();
+	return walk_end();
+}
