@@ -400,6 +400,7 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
 	int32_t tid = (int32_t)cap_ring_u64(r, en->pos + 16);
 	cap_emit_pass(e, r, en);
+	sp_map64_remove(&e->names, (uint32_t)tid);
 	cap_stacks_forget(&e->stacks, tid);
 	if (e->on_thread_exit)
 		e->on_thread_exit(e->arg, tid);

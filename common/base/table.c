@@ -73,6 +73,26 @@ bool sp_map64_put(struct sp_map64 *m, uint64_t key, uint32_t value)
 	return true;
 }
 
+/* What stands behind the hole moves up, unless it would stand before its own place then: look-ups end
+ * at the first free slot. */
+void sp_map64_remove(struct sp_map64 *m, uint64_t key)
+{
+	if (sp_map64_get(m, key) == SP_NOT_FOUND)
+		return;
+	uint32_t hole = (uint32_t)sp_mix64(key) & m->mask;
+	while (m->slots[hole].key != key)
+		hole = (hole + 1) & m->mask;
+	for (uint32_t i = (hole + 1) & m->mask; m->slots[i].value; i = (i + 1) & m->mask) {
+		uint32_t own = (uint32_t)sp_mix64(m->slots[i].key) & m->mask;
+		if (((i - own) & m->mask) >= ((i - hole) & m->mask)) {
+			m->slots[hole] = m->slots[i];
+			hole = i;
+		}
+	}
+	m->slots[hole] = (struct sp_map64_slot){0};
+	m->n--;
+}
+
 void sp_intern_deinit(struct sp_intern *t)
 {
 	sp_buf_deinit(&t->bytes);

@@ -1,5 +1,5 @@
 /* Hash tables: u64 keys to u32 values, and byte strings to dense ids. Open addressing, at most
- * three quarters full, no deletion except of everything. */
+ * three quarters full; keys can be removed, strings cannot. */
 #ifndef SP_BASE_TABLE_H
 #define SP_BASE_TABLE_H
 
@@ -38,6 +38,8 @@ void sp_map64_clear(struct sp_map64 *m);
 uint32_t sp_map64_get(const struct sp_map64 *m, uint64_t key); /* or SP_NOT_FOUND */
 /* Sets key to value (below SP_NOT_FOUND). False when memory ends. */
 bool sp_map64_put(struct sp_map64 *m, uint64_t key, uint32_t value);
+/* The room is kept, for the next key. */
+void sp_map64_remove(struct sp_map64 *m, uint64_t key);
 
 /* Byte strings to dense ids 0, 1, 2, … in order of arrival. */
 struct sp_intern {

@@ -70,6 +70,30 @@ static void test_tables(void)
 	tap_eq(sp_map64_get(&m, 4096), 77, "putting a key again replaces its value");
 	sp_map64_deinit(&m);
 
+	/* Keys that come and go: few slots, so that they stand in each other's way. */
+	uint32_t value[64] = {0}, n_keys = 0, room = 0, seed = 1;
+	good = true;
+	for (int step = 0; step < 20000; step++) {
+		seed = seed * 1664525 + 1013904223;
+		uint32_t key = seed >> 16 & 63;
+		if (seed >> 24 & 1 && n_keys < 40) {
+			n_keys += !value[key];
+			value[key] = (uint32_t)step + 1;
+			sp_map64_put(&m, key, value[key]);
+		} else {
+			n_keys -= value[key] != 0;
+			value[key] = 0;
+			sp_map64_remove(&m, key);
+		}
+		room = step == 100 ? m.mask : room;
+		for (uint32_t k = 0; k < 64; k++)
+			good &= sp_map64_get(&m, k) == (value[k] ? value[k] : SP_NOT_FOUND);
+		good &= m.n == n_keys;
+	}
+	tap_ok(good, "what is removed is not found, everything else is");
+	tap_eq(m.mask, room, "removed keys take no room");
+	sp_map64_deinit(&m);
+
 	struct sp_intern t = {0};
 	bool is_new;
 	for (uint32_t i = 0; i < 5000; i++) {
