@@ -40,13 +40,17 @@ static bool is_wanted(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t tim
 
 /* --- away and back --- */
 
-static bool may(struct cap_waits *w, uint64_t time_ns)
+static bool may(struct cap_waits *w, uint64_t time_ns, bool is_long)
 {
+	uint64_t most = (w->max_per_s << SPB_WINDOW_SHIFT) / 1000000000;
 	if (w->window != time_ns >> SPB_WINDOW_SHIFT) {
 		w->window = time_ns >> SPB_WINDOW_SHIFT;
 		w->n_window = 0;
 	}
-	return w->n_window++ < (w->max_per_s << SPB_WINDOW_SHIFT) / 1000000000;
+	if (w->n_window >= (is_long ? most : SPB_FOR_SHORT(most)))
+		return false;
+	w->n_window++;
+	return true;
 }
 
 static void switch_out(struct cap_emit *e, int32_t pid, int32_t tid, uint64_t time_ns,
@@ -81,7 +85,7 @@ static void end_wait(struct cap_emit *e, struct cap_wait_slot *slot, uint64_t ti
 	} else if (ns < w->min_ns) {
 		w->counts.n_short++;
 		w->counts.short_ns += ns;
-	} else if (is_limited && !may(w, time_ns)) {
+	} else if (is_limited && !may(w, time_ns, ns >= SPB_LONG_NS)) {
 		w->counts.n_over++;
 		w->counts.over_ns += ns;
 	} else {

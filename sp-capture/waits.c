@@ -8,7 +8,7 @@
 #include "emit.h"
 #include "events.h"
 
-#define WAIT_PAYLOAD (40u + SPB_COMM) /* perf/ext.h, WAIT */
+#define WAIT_PAYLOAD (48u + SPB_COMM) /* perf/ext.h, WAIT */
 
 static void part_free(struct cap_waits *w, struct cap_wait_part *p)
 {
@@ -107,19 +107,20 @@ void cap_waits_begin(struct cap_wait_slot *slot, uint64_t out_ns)
 	memcpy(slot->stack.data, &head, sizeof head);
 }
 
-/* comm: the waker's. */
-static void tell_wait(struct cap_emit *e, const struct spb_sample *s, const char *comm)
+/* time_ns: of its sample. */
+static void tell_wait(struct cap_emit *e, const struct spb_sample *wait, uint64_t time_ns)
 {
 	uint8_t b[WAIT_PAYLOAD] = {0};
-	sp_put64(b, s->time_ns);
-	sp_put32(b + 8, s->pid);
-	sp_put32(b + 12, s->tid);
-	sp_put64(b + 16, s->period);
-	sp_put32(b + 24, s->state);
-	sp_put32(b + 28, s->waker_pid);
-	sp_put32(b + 32, s->waker_tid);
-	if (s->waker_tid)
-		memcpy(b + 40, comm, SPB_COMM);
+	sp_put64(b, time_ns);
+	sp_put32(b + 8, wait->pid);
+	sp_put32(b + 12, wait->tid);
+	sp_put64(b + 16, wait->period);
+	sp_put32(b + 24, wait->state);
+	sp_put32(b + 28, wait->waker_pid);
+	sp_put32(b + 32, wait->waker_tid);
+	if (wait->waker_tid)
+		memcpy(b + 40, wait->waker_comm, SPB_COMM);
+	sp_put64(b + 40 + SPB_COMM, wait->time_ns);
 	cap_emit_ext(e, SP_EXT_WAIT, b, sizeof b);
 }
 
@@ -147,10 +148,10 @@ static void emit(struct cap_emit *e, const struct spb_sample *wait, const uint8_
 		s.flags |= SPB_IN_KERNEL;
 		memcpy(&s.ip, chain, 8);
 	}
-	/* One that was held back is not to break the order. */
+	/* One that was held back is not to break the order; the record beside it has its own time. */
 	if (s.time_ns < e->now_ns)
 		s.time_ns = e->now_ns;
-	tell_wait(e, &s, wait->waker_comm);
+	tell_wait(e, wait, s.time_ns);
 	cap_emit_parts(e, &s, chain, rest, CAP_OFF_ID, cpu_index);
 }
 

@@ -458,8 +458,6 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 		rc = spool_intern_sample(&s->in, rec, &p, err);
 	if (rc < 0)
 		return rc;
-	uint32_t wait;
-	rc = spool_waits_join(&s->waits, &s->in, rec, &wait, err);
 	struct sp_spool_wsample out = {
 		.time_ns = time_ns,
 		.thread = p.thread,
@@ -467,8 +465,8 @@ static int take_sample(struct spool_stream *s, const struct sp_record *rec, stru
 		.cpu = rec->cpu,
 		.comm = p.comm,
 		.set = p.set,
-		.wait = wait,
 	};
+	rc = spool_waits_join(&s->waits, &s->in, rec, &out, err);
 	for (size_t i = 0; rc == 0 && i < s->reads.n; i++) {
 		count_sample(s, rec, &p);
 		out.weight = s->reads.gain[i].weight;

@@ -34,6 +34,8 @@ bool spool_waits_add(struct spool_waits *w, struct sp_cursor c)
 		return true;
 	if (sp_cur_left(&c) >= SPOOL_COMM_BYTES)
 		memcpy(one.waker_comm, sp_cur_bytes(&c, SPOOL_COMM_BYTES), SPOOL_COMM_BYTES);
+	if (sp_cur_left(&c) >= 8)
+		one.end_ns = sp_cur_u64(&c);
 	if (w->n - w->first >= SPOOL_WAITS_MAX)
 		drop(w, 1);
 	struct spool_wait *slot = SP_PUSH(&w->v, &w->n, &w->cap);
@@ -61,10 +63,9 @@ static bool take(struct spool_waits *w, const struct sp_record *rec, struct spoo
 }
 
 int spool_waits_join(struct spool_waits *w, struct spool_intern *in, const struct sp_record *rec,
-		     uint32_t *out, struct sp_err *err)
+		     struct sp_spool_wsample *out, struct sp_err *err)
 {
 	struct spool_wait one;
-	*out = 0;
 	if (w->first == w->n || !rec->has_time || !rec->has_tid || !take(w, rec, &one))
 		return 0;
 	const char *comm = one.waker_comm;
@@ -77,6 +78,8 @@ int spool_waits_join(struct spool_waits *w, struct spool_intern *in, const struc
 		id = sp_spool_put_wait(in->w, one.state, one.waker_pid, one.waker_tid, id);
 	if (id == SP_NONE)
 		return sp_err_nomem(err);
-	*out = id;
+	out->wait = id;
+	if (one.end_ns && one.end_ns < one.time_ns)
+		out->time_ns = one.end_ns;
 	return 0;
 }

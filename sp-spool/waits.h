@@ -10,7 +10,7 @@
 #define SPOOL_COMM_BYTES 16u       /* a thread's name, TASK_COMM_LEN of the kernel */
 
 struct spool_wait {
-	uint64_t time_ns;
+	uint64_t time_ns, end_ns; /* of its sample, and its own; 0 = not told */
 	int32_t pid, tid;
 	uint32_t state;
 	int32_t waker_pid, waker_tid;
@@ -27,8 +27,8 @@ void spool_waits_deinit(struct spool_waits *w);
 /* A record's payload. False when memory ends; one that is too short is dropped. */
 bool spool_waits_add(struct spool_waits *w, struct sp_cursor c);
 
-/* The writer's wait of a sample; *out 0 when nothing was told of it. */
+/* The writer's wait of a sample, and when it ended; untouched when nothing was told of it. */
 int spool_waits_join(struct spool_waits *w, struct spool_intern *in, const struct sp_record *rec,
-		     uint32_t *out, struct sp_err *err);
+		     struct sp_spool_wsample *out, struct sp_err *err);
 
 #endif

@@ -136,6 +136,32 @@ all_deep() { # SPOOL DEPTH
 	done
 }
 
+@test "waits in one system call, and of kernel threads, have their own times, not that of their stack" {
+	need_bpf
+	# shellcheck disable=SC2016 # $0 is the inner shell's
+	sp-capture -a --kernel-threads --off-cpu=20us -- sh -c 'dd if=/dev/zero bs=4M count=60 2>"$0" | cat >/dev/null' "$PWD/dd" >s 2>log
+	stream order s
+	n=$(python3 "$TOP/tests/waits.py" s) || fail "$n"
+	[ "$n" -ge 100 ] || fail "$n waits" "$(cat log)"
+}
+
+@test "long waits beside too many short ones: all naps, with their stacks" {
+	need_bpf
+	for option in --off-cpu --off-cpu=20us; do
+		"$SP_PROG/off_cpu" storm 60000 3>&- &
+		pids+=($!)
+		# shellcheck disable=SC2016 # $0 is the inner shell's
+		sp-capture -a $option -- sh -c 'exec "$0" naps 30 >told' "$SP_PROG/off_cpu" >s 2>log
+		kill "${pids[-1]}"
+		# Nine in ten, here too: others on the machine may wait for long, and that often.
+		python3 "$TOP/tests/off_cpu.py" s told nap 1 nobody
+		sp-unwind -q <s | sp-spool -q -o x.spool
+		sp-sym -q -e offcpu-time --weight=weight --format=folded --pid "$(awk '{ print $2; exit }' told)" x.spool >folded
+		awk '/;nap;/ { n += $NF } END { exit !(n >= 270e6) }' folded || fail "$option" "$(cat folded)"
+		[ $option != --off-cpu ] || holds "$(cat log)" "beyond 20000 a second"
+	done
+}
+
 @test "waits shorter than the least make no sample; they are counted and said" {
 	need_bpf
 	sp-capture --off-cpu=50ms -- "$SP_PROG/off_cpu" naps 20 >s 2>log

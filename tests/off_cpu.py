@@ -29,7 +29,7 @@ def main(stream, told, what, state, waker="some", less="0", late=None):
     waits = collections.defaultdict(list)
     for kind, _, _, _, p in ext(data):
         if kind == "wait":
-            time, _, tid, ns, bits, _, by, _, comm = struct.unpack("<QiiQIiii16s", p)
+            _, _, tid, ns, bits, _, by, _, comm, time = struct.unpack("<QiiQIiii16sQ", p)
             waits[tid].append((time, ns, bits, by, comm.rstrip(b"\0")))
     after = {}  # when the thread's next wait begins
     for w in waits.values():

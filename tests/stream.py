@@ -94,7 +94,7 @@ def main(what, path, *args):
             elif kind == "loss":
                 print(kind, *struct.unpack_from("<QQIIQ", p))
             elif kind == "wait":
-                time, pid, tid, ns, state, waker_pid, waker, _, comm = struct.unpack("<QiiQIiii16s", p)
+                _, pid, tid, ns, state, waker_pid, waker, _, comm, time = struct.unpack("<QiiQIiii16sQ", p)
                 print(kind, pid, tid, ns, state, waker_pid, waker, time, comm.rstrip(b"\0").decode(errors="replace"))
     elif what == "objects":
         for kind, pid, name, p in objects(data):

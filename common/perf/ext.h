@@ -27,7 +27,8 @@
  * COUNTERS  "stage NAME\n" then "counter value\n" lines
  * END       key=value lines: status=0|whole|cut|damaged, reason=…, command_status=…
  * STACK_TAIL u64 time_ns, i32 pid, i32 tid, u64 at, then stack bytes from sp + at
- * WAIT      u64 time_ns, i32 pid, i32 tid, u64 ns, u32 state, i32 waker_pid, i32 waker_tid, u32 0:
+ * WAIT      u64 time_ns, i32 pid, i32 tid, u64 ns, u32 state, i32 waker_pid, i32 waker_tid, u32 0,
+ *           char waker_comm[16], u64 end_ns (0 = time_ns):
  *           what the sample of the event offcpu-time with this time, pid and tid cannot say. state:
  *           the kernel's task state bits (include/linux/sched.h; 0 = it could have run), or
  *           SP_WAIT_STATE_UNKNOWN. waker 0: an interrupt, or not known

@@ -148,8 +148,8 @@ static __always_inline bool is_current_target(struct task_struct *t)
 	       (!spb_in_group || bpf_current_task_under_cgroup(&spb_group, 0) == 1);
 }
 
-/* Whether this CPU may make one more record of a kind now. */
-static __always_inline bool may(__u32 what, __u64 now)
+/* Whether this CPU may make one more record of a kind now, of a long wait or of a short one. */
+static __always_inline bool may(__u32 what, __u64 now, bool is_long)
 {
 	struct bucket *b = bpf_map_lookup_elem(&spb_buckets, &what);
 	if (!b)
@@ -158,7 +158,10 @@ static __always_inline bool may(__u32 what, __u64 now)
 		b->window = now >> SPB_WINDOW_SHIFT;
 		b->n = 0;
 	}
-	return b->n++ < spb_window;
+	if (b->n >= (is_long ? spb_window : SPB_FOR_SHORT(spb_window)))
+		return false;
+	b->n++;
+	return true;
 }
 
 static __always_inline __u32 state_of(__u64 *ctx, struct task_struct *t)
@@ -189,6 +192,7 @@ static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, _
 	struct spb_cpu *cpu = this_cpu();
 	__u64 out = wait->out_ns;
 	wait->out_ns = 0;
+	wait->was_long = in - out >= SPB_LONG_NS;
 	if (out < spb_since_ns)
 		return NULL;
 	if (in - out < spb_min_ns) {
@@ -196,7 +200,7 @@ static __always_inline struct work *end_wait(struct spb_wait *wait, __u32 tid, _
 		cpu->short_ns += in - out;
 		return NULL;
 	}
-	struct work *w = may(1, in) ? begin_in(slot, SPB_WAIT) : NULL;
+	struct work *w = may(1, in, wait->was_long) ? begin_in(slot, SPB_WAIT) : NULL;
 	if (!w) {
 		cpu->n_over++;
 		cpu->over_ns += in - out;
@@ -322,7 +326,8 @@ static __always_inline void switch_out(__u64 *ctx, struct task_struct *t, __u64 
 			return;
 		}
 	}
-	if (spb_after || !may(0, now))
+	/* It will most likely be as long as the one before. */
+	if (spb_after || !may(0, now, known && known->was_long))
 		return;
 	struct work *w = begin(SPB_STACK);
 	if (!w)
@@ -342,19 +347,23 @@ static int on_resume(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
-/* Have the stack copied later; it serves all waits until then. */
-static __always_inline void want_stack(struct task_struct *t, __u32 tid, __u64 now)
+/* Have the stack copied later; it serves all waits until then. False: none will come. A kernel thread has
+ * none, and would never go back to user mode. */
+static __always_inline bool want_stack(struct task_struct *t, __u32 tid, __u64 now)
 {
+	if (!t->mm || t->flags & PF_KTHREAD)
+		return false;
 	struct resume *r = bpf_map_lookup_elem(&spb_resumes, &tid);
 	if (!r) {
 		bpf_map_update_elem(&spb_resumes, &tid, no_resume, BPF_NOEXIST);
 		r = bpf_map_lookup_elem(&spb_resumes, &tid);
 	}
 	if (!r || r->since_ns)
-		return;
+		return r != NULL;
 	r->since_ns = now;
 	if (bpf_task_work_schedule_resume_impl(t, &r->tw, &spb_resumes, on_resume, NULL) < 0)
 		r->since_ns = 0;
+	return r->since_ns != 0;
 }
 
 /* The kernel's chain of a thread that is off the CPU, or, less the first `skip` frames, of the current one. */
@@ -379,9 +388,10 @@ static __always_inline void switch_in(struct task_struct *t, __u64 now, bool pla
 		cpu->chain_ip = w->ip[0];
 		cpu->chain_tid = w->s.n_kernel ? tid : 0;
 	}
+	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0 &&
+	    !want_stack(t, tid, now))
+		w->s.flags |= SPB_LATE;
 	put(w, 0);
-	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0)
-		want_stack(t, tid, now);
 }
 
 static __always_inline int switched(__u64 *ctx, bool plain)
@@ -459,9 +469,9 @@ int off_exit(__u64 *ctx)
 		return 0;
 	if (spb_kernel && spb_skip)
 		put_chain(w, t, spb_skip - 1);
+	if (spb_after && &bpf_task_work_schedule_resume_impl != 0 && !want_stack(t, tid, now))
+		w->s.flags |= SPB_LATE;
 	put(w, 0);
-	if (spb_after && &bpf_task_work_schedule_resume_impl != 0)
-		want_stack(t, tid, now);
 	return 0;
 }
 

@@ -45,11 +45,14 @@
 #define SPB_COMPAT 4u   /* a 32-bit task */
 #define SPB_CLIPPED 8u  /* the copy ends where the stack does */
 #define SPB_FAULTED 16u /* a page was missing: the copy ends before it */
-#define SPB_LATE 32u /* a wait whose end was found late: no stack of it will come after */
+#define SPB_LATE 32u /* a wait of which no stack will come after, as when its end was found late */
 
 #define SPB_COMM 16 /* TASK_COMM_LEN */
 
 #define SPB_WINDOW_SHIFT 24 /* rates of waits are limited by windows of 2^24 ns, 17 ms */
+/* Of each window the last quarter is for waits that take long: many short ones do not push them out. */
+#define SPB_LONG_NS 1000000
+#define SPB_FOR_SHORT(window) ((window) - (window) / 4)
 
 struct spb_sample {
 	__u64 time_ns; /* CLOCK_MONOTONIC; of a wait: its end */
@@ -88,6 +91,7 @@ struct spb_wait {
 	__u64 out_ns; /* 0: it is not */
 	__u32 state, waker_pid, waker_tid, pid;
 	char waker_comm[SPB_COMM];
+	__u64 was_long; /* the one before */
 };
 
 #endif

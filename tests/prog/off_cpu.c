@@ -8,11 +8,13 @@
  *   reads FILE N          block TID FROM TO: reads past the page cache; exits 77 where that cannot be
  *   both MS               both TID FROM TO CPU_NS: sleeps and work in turns
  *   born MS               the same by three threads, one born a fifth of that after the other
+ *   storm MS              nothing: two threads, two pipes, as fast as it goes
  *   deadlock N            nothing, for ever: two threads that wait for each other */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,6 +102,17 @@ static void *in_pingpong(void *arg)
 	pthread_barrier_wait(&all_there);
 	for (int i = 0; i < rounds; i++)
 		pong(me);
+	return NULL;
+}
+
+static void *in_storm(void *arg)
+{
+	int me = (int)(intptr_t)arg;
+	uint64_t end = now_ns() + (uint64_t)rounds * 1000000;
+	char c = 'x';
+	while (now_ns() < end && read(pipes[me][0], &c, 1) == 1 && write(pipes[!me][1], &c, 1) == 1)
+		;
+	close(pipes[!me][1]);
 	return NULL;
 }
 
@@ -199,10 +212,11 @@ int main(int argc, char **argv)
 			nap();
 	} else if (!strcmp(what, "convoy")) {
 		return run_threads(3, in_convoy);
-	} else if (!strcmp(what, "pingpong")) {
+	} else if (!strcmp(what, "pingpong") || !strcmp(what, "storm")) {
 		if (pipe(pipes[0]) || pipe(pipes[1]) || write(pipes[0][1], "x", 1) != 1)
 			return 1;
-		return run_threads(2, in_pingpong);
+		signal(SIGPIPE, SIG_IGN);
+		return run_threads(2, what[0] == 's' ? in_storm : in_pingpong);
 	} else if (!strcmp(what, "reads")) {
 		return reads(argv[2]);
 	} else if (!strcmp(what, "born")) {

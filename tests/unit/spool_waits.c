@@ -7,9 +7,9 @@
 #include "spool_make.h"
 #include "tap.h"
 
-/* A record's payload; comm NULL: one of an earlier version, which ends before it. */
-static void tell(struct spool_waits *w, uint64_t time_ns, int32_t tid, uint32_t state, int32_t waker,
-		 const char *comm)
+/* A record's payload; comm NULL, end_ns 0: one of an earlier version, which ends before it. */
+static void tell_end(struct spool_waits *w, uint64_t time_ns, int32_t tid, uint32_t state, int32_t waker,
+		     const char *comm, uint64_t end_ns)
 {
 	struct sp_buf b = {0};
 	sp_buf_u64(&b, time_ns);
@@ -25,19 +25,34 @@ static void tell(struct spool_waits *w, uint64_t time_ns, int32_t tid, uint32_t 
 		memcpy(name, comm, strnlen(comm, sizeof name));
 		sp_buf_add(&b, name, sizeof name);
 	}
+	if (end_ns)
+		sp_buf_u64(&b, end_ns);
 	if (!spool_waits_add(w, sp_cursor(b.data, b.len)))
 		abort();
 	sp_buf_deinit(&b);
 }
 
-static uint32_t join(struct spool_waits *w, struct spool_intern *in, uint64_t time_ns, int32_t tid)
+static void tell(struct spool_waits *w, uint64_t time_ns, int32_t tid, uint32_t state, int32_t waker,
+		 const char *comm)
+{
+	tell_end(w, time_ns, tid, state, waker, comm, 0);
+}
+
+/* A sample as it goes into the spool. */
+static struct sp_spool_wsample sample(struct spool_waits *w, struct spool_intern *in, uint64_t time_ns,
+				      int32_t tid)
 {
 	struct sp_record rec = {.has_time = true, .has_tid = true, .time_ns = time_ns, .pid = 10, .tid = tid};
 	struct sp_err err;
-	uint32_t id;
-	if (spool_waits_join(w, in, &rec, &id, &err) < 0)
+	struct sp_spool_wsample s = {.time_ns = time_ns};
+	if (spool_waits_join(w, in, &rec, &s, &err) < 0)
 		abort();
-	return id;
+	return s;
+}
+
+static uint32_t join(struct spool_waits *w, struct spool_intern *in, uint64_t time_ns, int32_t tid)
+{
+	return sample(w, in, time_ns, tid).wait;
 }
 
 int main(void)
@@ -76,6 +91,14 @@ int main(void)
 	tap_ok(third && third != first, "without a name it is another one");
 	tap_ok(w.n - w.first <= 1, "those before are gone");
 	tap_eq(join(&w, &in, 450, 10), 0, "and not found any more");
+
+	/* Its stack came later than it ended. */
+	tell_end(&w, 5100, 10, 1, 11, "waker", 5050);
+	tap_eq(sample(&w, &in, 5100, 10).time_ns, 5050, "a wait has its own time, not that of its stack");
+	tell_end(&w, 5200, 10, 1, 11, "waker", 5201);
+	tap_eq(sample(&w, &in, 5200, 10).time_ns, 5200, "which is not after its sample");
+	tell(&w, 5300, 10, 1, 11, "waker");
+	tap_eq(sample(&w, &in, 5300, 10).time_ns, 5300, "and the sample's, where it is not told");
 
 	/* A name of 16 bytes has no NUL; a short record is none. */
 	tell(&w, 6000, 10, 1, 11, "0123456789abcdef");
