@@ -469,6 +469,20 @@ bool uw_module_in_entry(const struct uw_module *m, uint64_t svma)
 	return true;
 }
 
+const uint8_t *uw_module_code(const struct uw_module *m, uint64_t svma, uint64_t *begin,
+			      size_t *size)
+{
+	const struct sp_elf *e = m->elf;
+	for (size_t i = 0; i < e->n_segments; i++) {
+		const struct sp_segment *s = &e->segments[i];
+		if (s->type != PT_LOAD || s->flags & PF_W || svma - s->svma >= s->filesz)
+			continue;
+		*begin = s->svma;
+		return sp_elf_at_svma(e, s->svma, size);
+	}
+	return NULL;
+}
+
 const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n)
 {
 	const struct sp_elf *e = m->elf;

@@ -86,6 +86,9 @@ bool uw_module_lists(const struct uw_module *m, uint64_t svma, struct cfi_fde *f
 bool uw_module_in_entry(const struct uw_module *m, uint64_t svma);
 /* Bytes of a read-only segment, or NULL: n at the address. */
 const uint8_t *uw_module_bytes(const struct uw_module *m, uint64_t svma, size_t n);
+/* All of the read-only segment that holds an address: its bytes, and where it begins; or NULL. */
+const uint8_t *uw_module_code(const struct uw_module *m, uint64_t svma, uint64_t *begin,
+			      size_t *size);
 /* The marks of an FDE's program, or NULL: it is short, or not .eh_frame's. */
 const struct cfi_marks *uw_module_marks(const struct uw_module *m, const struct cfi_section *s,
 					const struct cfi_fde *fde);

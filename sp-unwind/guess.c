@@ -3,79 +3,6 @@
 #include "golang.h"
 #include "walker.h"
 
-/* --- calls --- */
-
-/* Bytes of a call through memory or a register (FF /2), from its first prefix on; 0: none.
- * Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
-static unsigned indirect_call(const uint8_t *p, unsigned n)
-{
-	unsigned i = 0;
-	if (i < n && p[i] == 0x3e) /* notrack */
-		i++;
-	if (i < n && (p[i] & 0xf0) == 0x40) /* REX */
-		i++;
-	if (i + 2 > n || p[i] != 0xff || (p[i + 1] >> 3 & 7) != 2)
-		return 0;
-	uint8_t mod = p[i + 1] >> 6, rm = p[i + 1] & 7;
-	i += 2;
-	if (mod == 3)
-		return i;
-	uint8_t base = rm;
-	if (rm == 4) {
-		if (i == n)
-			return 0;
-		base = p[i++] & 7;
-	}
-	if (mod == 1)
-		i += 1;
-	else if (mod == 2 || (mod == 0 && base == 5))
-		i += 4;
-	return i;
-}
-
-#define LONGEST_CALL 9
-
-/* Files whose code was blanked out (for a symbol server, for a test) have zeros there, which are
- * no instructions that return: nothing can be said about calls. */
-static bool blank(const uint8_t *p, unsigned n)
-{
-	while (n && !p[n - 1])
-		n--;
-	return n == 0;
-}
-
-static struct uw_call x86_call(const struct uw_module *m, uint64_t svma)
-{
-	const uint8_t *p = NULL;
-	unsigned n = LONGEST_CALL + 1;
-	while (!p && --n >= 2)
-		p = uw_module_bytes(m, svma - n, n);
-	if (!p || blank(p, n))
-		return (struct uw_call){UW_CALL_UNKNOWN, 0};
-	if (n >= 5 && p[n - 5] == 0xe8)
-		return (struct uw_call){UW_CALL_DIRECT, (int32_t)sp_get32(p + n - 4)};
-	for (unsigned len = 2; len <= n; len++)
-		if (indirect_call(p + n - len, len) == len)
-			return (struct uw_call){UW_CALL_INDIRECT, 0};
-	return (struct uw_call){UW_CALL_NONE, 0};
-}
-
-static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
-{
-	const uint8_t *p = uw_module_bytes(m, svma - 4, 4);
-	if (svma & 3)
-		return (struct uw_call){UW_CALL_NONE, 0};
-	if (!p || blank(p, 4))
-		return (struct uw_call){UW_CALL_UNKNOWN, 0};
-	uint32_t insn = sp_get32(p);
-	if ((insn & 0xfc000000) == 0x94000000) /* BL: 26 bits of words, from the instruction on */
-		return (struct uw_call){UW_CALL_DIRECT, ((int32_t)(insn << 6) >> 4) - 4};
-	/* BLR, and BLRAA… with a signature */
-	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
-		return (struct uw_call){UW_CALL_INDIRECT, 0};
-	return (struct uw_call){UW_CALL_NONE, 0};
-}
-
 /* What stands before a return address of a module, from the cache or its bytes. */
 static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, uint64_t ra)
 {
@@ -84,7 +11,7 @@ static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, u
 		return call;
 	const struct uw_module *m = map->module;
 	uint64_t svma = ra - map->bias, from_base = svma - m->base_svma;
-	call = k->arch->machine == EM_AARCH64 ? arm64_call(m, svma) : x86_call(m, svma);
+	call = uw_code_call(m, svma);
 	/* A signal handler returns to a trampoline that nobody called, a goroutine to its root. */
 	if (call.kind == UW_CALL_NONE &&
 	    (uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL || uw_go_root(m, svma)))
@@ -192,60 +119,43 @@ static bool root_above(struct uw_walk *k, struct caller *c)
 	return false;
 }
 
-/* Where the function at pc begins, which has no CFI: at a multiple of 16, behind int3 that fill the
- * space. So do V8's builtins, in node's own code, and Go's functions; a single int3 stands behind
- * calls that do not return. 0: it can't be seen. */
-#define START_BACK 4096u
-static uint64_t function_start(const struct uw_walk *k, const struct uw_map *map)
-{
-	if (!map || !map->module || k->arch->machine != EM_X86_64)
-		return 0;
-	uint64_t svma = k->pc - map->bias;
-	for (uint64_t a = svma & ~UINT64_C(15); svma - a < START_BACK; a -= 16) {
-		const uint8_t *p = uw_module_bytes(map->module, a - 2, 3);
-		if (!p)
-			break;
-		if (p[0] == 0xcc && p[1] == 0xcc && p[2] != 0xcc)
-			return a + map->bias;
-	}
-	return 0;
-}
-
 /* How far pc is behind the target of a caller's direct call, if that may be the function at pc. */
 #define FUNCTION_MAX (UINT64_C(1) << 20)
-static uint64_t into(const struct uw_walk *k, const struct caller *c, uint64_t start)
+static uint64_t into(const struct uw_walk *k, const struct caller *c)
 {
 	uint64_t at = k->pc - (c->pc + (uint64_t)(int64_t)c->call.rel);
-	uint64_t max = start ? k->pc - start : FUNCTION_MAX;
-	return c->call.kind == UW_CALL_DIRECT && at <= max ? at : UINT64_MAX;
+	return c->call.kind == UW_CALL_DIRECT && at <= FUNCTION_MAX ? at : UINT64_MAX;
 }
 
 /* Of two possible callers of the function at pc: a direct call's target is that function's
  * beginning, so that the nearer one below pc is the right one. */
-static bool nearer(const struct uw_walk *k, const struct caller *a, const struct caller *b,
-		   uint64_t start)
+static bool nearer(const struct uw_walk *k, const struct caller *a, const struct caller *b)
 {
-	return into(k, a, start) < into(k, b, start);
+	return into(k, a) < into(k, b);
+}
+
+/* Whether the function at pc has just begun: who calls through a register leaves the function's
+ * address in it, as V8 does in rcx for all of its own. */
+#define PROLOGUE_MAX 64u
+static bool begins_here(const struct uw_walk *k)
+{
+	uint64_t v;
+	for (unsigned i = 0; i < k->arch->n_regs; i++)
+		if (i != k->arch->pc && uw_sample_reg(k->s, k->arch->perf[i], &v) &&
+		    k->pc - v < PROLOGUE_MAX)
+			return true;
+	return false;
 }
 
 /* Of a return address at sp and one in the frame record: whether the first is the caller's. JIT
- * code can't be read, so that no call is seen there; yet an address of it at sp was the return
- * address in each of 13 cases that node 20 gave in 6,116 samples, all in prologues. */
+ * code can't be read; in most of its instructions it has a frame, and below that lies whatever was
+ * left there: old addresses too. A link register is not old. */
 static bool top_is_nearer(const struct uw_walk *k, const struct uw_map *map,
 			  const struct caller *top, const struct caller *fp)
 {
-	static const uint8_t push[] = {0x55, 0x48, 0x89, 0xe5}; /* push %rbp; mov %rsp,%rbp */
-	uint64_t start = function_start(k, map);
-	const uint8_t *p =
-		start ? uw_module_bytes(map->module, start - map->bias, sizeof push) : NULL;
-	const uint8_t *at = p ? uw_module_bytes(map->module, k->pc - map->bias, 1) : NULL;
-	if (at && !memcmp(p, push, sizeof push)) /* with a frame but for its first and last ones */
-		return k->pc - start < sizeof push || *at == 0xc3 || *at == 0xc2;
-	if (fp->call.kind != UW_CALL_UNKNOWN)
-		return !nearer(k, fp, top, start);
-	/* What lies at sp may be an old address; a link register is not old. */
-	return (map && map->module) || k->arch->machine == EM_AARCH64 ||
-	       top->call.kind == UW_CALL_UNKNOWN || nearer(k, top, fp, start);
+	if (k->arch->machine != EM_AARCH64 && !(map && map->module))
+		return nearer(k, top, fp) || (begins_here(k) && !nearer(k, fp, top));
+	return fp->call.kind == UW_CALL_UNKNOWN || !nearer(k, fp, top);
 }
 
 /* A new thread's first instructions. glibc's clone and clone3 have no FDE from the system call up
@@ -276,8 +186,6 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	bool has_fp = frame_pointer(k, &fp), has_top;
 	unsigned word = k->arch->word_bytes;
 	uint64_t saved;
-	if (new_thread(k, map))
-		return UW_END;
 	if (k->arch->machine == EM_AARCH64) {
 		top = (struct caller){.pc = k->lr, .sp = k->sp, .fp = k->fp};
 		if (k->lr)
@@ -322,14 +230,74 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 	return UW_NO_CFI;
 }
 
-int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps)
+/* The rule of an interrupted instruction: a call's last bytes may seem to end with its first. */
+static struct uw_rule own_rule(const struct uw_walk *k, const struct uw_map *map, struct uw_rule r)
+{
+	if (!k->exact || !map || !map->module ||
+	    uw_code_call(map->module, k->pc + 1 - map->bias).kind <= UW_CALL_UNKNOWN)
+		return r;
+	return uw_code_rule(map->module, k->pc - map->bias);
+}
+
+/* The frame pointer that a code's rule restores. */
+static uint64_t code_fp(const struct uw_walk *k, struct uw_rule r, uint64_t base)
+{
+	uint64_t fp, at = base + (uint64_t)(r.fp_slot * INT64_C(8));
+	if (r.fp_slot == UW_SLOT_KEEP)
+		return k->fp;
+	return r.fp_slot != UW_SLOT_LOST && uw_stack_u64(k, at, &fp) ? fp : UW_FP_LOST;
+}
+
+#define NOT_SO (-2) /* the way does not lead to a caller */
+
+/* A step by what the code does. */
+static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *f)
 {
 	struct caller c = {0};
-	*keeps = false;
+	unsigned reg = r.flags & UW_RULE_BASE;
+	bool by_sp = reg == k->arch->sp, by_fp = reg == k->arch->fp;
+	uint64_t base = by_sp ? k->sp : k->fp, end = k->stack_avma + k->stack_bytes;
+	if (r.kind != UW_RULE_CODE || (by_fp && (k->fp == UW_FP_LOST || k->fp < k->sp)))
+		return NOT_SO;
+	/* Another register is known in the leaf, and behind a call of a part of the same function,
+	 * which keeps it (x264's and dav1d's assembly). */
+	if (!by_sp && !by_fp && (k->out->n > 2 || !uw_sample_reg(k->s, k->arch->perf[reg], &base)))
+		return NOT_SO;
+	uint64_t at = base + (uint64_t)(r.ra_slot * INT64_C(8));
+	if (r.flags & UW_RULE_DEREF) {
+		if (!uw_stack_u64(k, at, &base))
+			return NOT_SO;
+		at = base + (uint64_t)((int16_t)r.cfa * INT64_C(8));
+	}
+	if (at & 7 || at < k->sp)
+		return NOT_SO;
+	if (r.flags == k->arch->sp && at + 8 > end)
+		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	if (!caller_at(k, at, &c))
+		return NOT_SO;
+	c.fp = code_fp(k, r, base);
+	if (!(r.flags & UW_RULE_DEREF) && r.fp_slot != UW_SLOT_LOST) {
+		f->edge = by_fp ? UW_EDGE_POINTER : UW_EDGE_CODE;
+		if (r.fp_slot != UW_SLOT_KEEP)
+			f->fp_slot = (int16_t)(r.fp_slot - r.ra_slot - 1);
+	}
+	return take(k, &c, by_fp ? SP_C_frame_pointer_frames : SP_C_scanned_frames);
+}
+
+int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,
+	     struct uw_memo_frame *f)
+{
+	struct caller c = {0};
+	*f = (struct uw_memo_frame){.ra_slot = -1, .fp_slot = UW_SLOT_KEEP, .edge = UW_EDGE_NONE};
+	if (k->exact && new_thread(k, map))
+		return UW_END;
+	int rc = code_step(k, own_rule(k, map, r), f);
+	if (rc != NOT_SO)
+		return rc;
 	if (k->exact)
 		return interrupted(k, map);
 	if (python_trampoline(k, map, &c)) {
-		*keeps = true;
+		f->edge = UW_EDGE_CALLEE;
 		return take(k, &c, SP_C_scanned_frames);
 	}
 	if (frame_pointer(k, &c))

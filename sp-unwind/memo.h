@@ -19,6 +19,7 @@ enum uw_edge {
 	UW_EDGE_NONE,    /* not to be repeated: it ended, or depended on something else */
 	UW_EDGE_RULE,    /* by a rule */
 	UW_EDGE_POINTER, /* by the frame pointer */
+	UW_EDGE_CODE,    /* by what the code does with sp */
 	UW_EDGE_CALLEE,  /* found in the light of its callee: repeated only behind the same one */
 };
 

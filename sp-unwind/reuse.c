@@ -52,7 +52,8 @@ void uw_reuse_take(struct uw_reuse *u, struct uw_walk *k)
 		out->addrs[n] = f->pc - 1;
 		out->return_addrs[n++] = f->pc;
 		counts[SP_C_frame_pointer_frames] += f->edge == UW_EDGE_POINTER;
-		counts[SP_C_scanned_frames] += f->edge == UW_EDGE_CALLEE;
+		counts[SP_C_scanned_frames] +=
+			f->edge == UW_EDGE_CALLEE || f->edge == UW_EDGE_CODE;
 	}
 	if (n == out->n)
 		return;

@@ -1,5 +1,6 @@
 #include "rule.h"
 
+#include "code.h"
 #include "golang.h"
 
 /* The two forms of an x86-64 PLT entry's CFA (binutils' elf_x86_64_lazy_plt eh_frame; lld's and
@@ -250,7 +251,11 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1) ||
 		    is_thread_root(m, svma))
 			return (struct uw_rule){.kind = UW_RULE_END};
-		return plt_rule(m, svma);
+		struct uw_rule plt = plt_rule(m, svma);
+		if (plt.kind != UW_RULE_NONE)
+			return plt;
+		/* The address is an instruction's, or a call's last byte. */
+		return uw_code_rule(m, svma + (uw_code_call(m, svma + 1).kind > UW_CALL_UNKNOWN));
 	}
 	const struct cfi_marks *marks =
 		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);

@@ -7,6 +7,7 @@
 
 enum uw_rule_kind {
 	UW_RULE_NONE,      /* no CFI here */
+	UW_RULE_CODE,      /* none either; the code shows where its return address is (code.h) */
 	UW_RULE_END,       /* the root */
 	UW_RULE_SP,        /* CFA = sp + cfa * 8 */
 	UW_RULE_FP,        /* CFA = fp + cfa * 8 */
@@ -20,8 +21,14 @@ enum uw_rule_kind {
 #define UW_RULE_SIGNAL 1u   /* a signal frame: its caller was interrupted */
 #define UW_RULE_FP_AT_FP 2u /* the frame pointer was saved at fp + slot, not CFA + slot */
 #define UW_RULE_SWITCHED 4u /* the caller may be on another stack, or with fp 0 there is none */
+/* Of UW_RULE_CODE: the DWARF number of the register from which its slots are, mostly sp or fp. Or
+ * what is at ra_slot is the address from which fp_slot and cfa are, and the return address is at
+ * the latter. */
+#define UW_RULE_BASE 31u
+#define UW_RULE_DEREF 32u
 
 #define UW_SLOT_KEEP INT16_MIN /* fp: unchanged; ra: in the link register */
+#define UW_SLOT_LOST INT16_MAX /* fp, of UW_RULE_CODE: not known */
 
 struct uw_rule {
 	uint8_t kind;             /* enum uw_rule_kind */

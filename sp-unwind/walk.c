@@ -177,6 +177,7 @@ static inline bool rule_cfa(struct uw_walk *k, struct uw_rule r, uint64_t *cfa)
 		return k->fp != UW_FP_LOST &&
 		       uw_stack_u64(k, k->fp + (uint64_t)((int64_t)(int16_t)r.cfa * 8), cfa);
 	case UW_RULE_NONE:
+	case UW_RULE_CODE:
 	case UW_RULE_END:
 	case UW_RULE_COMPLEX:
 	case UW_RULE_SIGRETURN:
@@ -261,9 +262,10 @@ static inline uint64_t prefetch(const struct uw_walk *k, uint64_t done, const st
 }
 
 /* A step by one of the kinds that few frames have. */
-static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule r, bool *keeps)
+static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,
+		     struct uw_memo_frame *f)
 {
-	*keeps = false;
+	f->edge = UW_EDGE_NONE;
 	switch ((enum uw_rule_kind)r.kind) {
 	case UW_RULE_END:
 		return UW_END;
@@ -274,13 +276,14 @@ static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule
 	case UW_RULE_BAD:
 		return UW_BAD_CFA;
 	case UW_RULE_NONE:
+	case UW_RULE_CODE:
 	case UW_RULE_SP:
 	case UW_RULE_FP:
 	case UW_RULE_FP_DEREF:
 	case UW_RULE_PLT:
 		break;
 	}
-	return uw_guess(k, map, keeps);
+	return uw_guess(k, map, r, f);
 }
 
 /* What uw_guess finds for most frames without CFI, those of JIT code: a frame record with a return
@@ -307,6 +310,13 @@ static inline bool frame_record(struct uw_walk *k, const struct uw_map *map)
 	return true;
 }
 
+/* Whether code has a frame record, or may have one because nothing else is known of it. */
+static inline bool plain_record(const struct uw_walk *k, struct uw_rule r)
+{
+	return r.kind == UW_RULE_NONE ||
+	       (r.kind == UW_RULE_CODE && r.flags == k->arch->fp && r.ra_slot == 1 && !r.fp_slot);
+}
+
 /* A rule's step whose words can be read again without the rule. */
 static inline struct uw_memo_frame by_rule(const struct uw_walk *k, struct uw_rule r)
 {
@@ -330,16 +340,12 @@ static inline int fast_step(struct uw_walk *k, struct uw_walk *shared, struct uw
 	if (__builtin_expect(r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT, 1)) {
 		step = rule_step(k, r);
 		f = by_rule(k, r);
-	} else if (r.kind == UW_RULE_NONE && frame_record(k, map)) {
+	} else if (plain_record(k, r) && frame_record(k, map)) {
 		f = (struct uw_memo_frame){.ra_slot = -1, .fp_slot = -2, .edge = UW_EDGE_POINTER};
 	} else {
-		bool keeps;
 		*shared = *k;
-		step = rare_step(shared, map, r, &keeps);
+		step = rare_step(shared, map, r, &f);
 		*k = *shared;
-		f = (struct uw_memo_frame){.ra_slot = -1,
-					   .fp_slot = UW_SLOT_KEEP,
-					   .edge = keeps ? UW_EDGE_CALLEE : UW_EDGE_NONE};
 	}
 	if (u->memo && __builtin_expect(step == UW_GOES_ON, 1))
 		uw_reuse_keep(u, k, at, f);

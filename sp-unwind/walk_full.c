@@ -214,7 +214,7 @@ static int plain_step(struct full *f, const struct uw_map *map)
 {
 	struct uw_walk *k = f->k;
 	struct uw_rule r = {.kind = UW_RULE_NONE};
-	bool keeps = true;
+	struct uw_memo_frame made = {.edge = UW_EDGE_CALLEE};
 	int rc;
 	if (map)
 		r = uw_rule_get(k->w, map, uw_look(k));
@@ -227,9 +227,9 @@ static int plain_step(struct full *f, const struct uw_map *map)
 	if (r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT)
 		rc = uw_rule_step(k, r);
 	else
-		rc = uw_guess(k, map, &keeps);
+		rc = uw_guess(k, map, r, &made);
 	if (rc == UW_GOES_ON)
-		after_guess(f, keeps);
+		after_guess(f, made.edge == UW_EDGE_CALLEE);
 	return rc;
 }
 

@@ -3,27 +3,14 @@
 #define SP_UNWIND_WALKER_H
 
 #include "base/le.h"
+#include "code.h"
 #include "memo.h"
-#include "rule.h"
 
 /* The rule cache: exact keys, in sets of four that fill a cache line, first in, first out. 16K
  * rules, 256 KiB, stay in a core's second-level cache and hit 97 to 99 % of real profiles. What
  * misses asks for the piece of code around it: a function makes most of its calls by one rule. */
 #define UW_CACHE_BITS 12
 #define UW_CACHE_WAYS 4
-
-/* What stands before a possible return address. */
-enum uw_call_kind {
-	UW_CALL_NONE,
-	UW_CALL_UNKNOWN, /* the bytes can't be read */
-	UW_CALL_INDIRECT,
-	UW_CALL_DIRECT,
-};
-
-struct uw_call {
-	int32_t kind; /* enum uw_call_kind */
-	int32_t rel;  /* a direct call goes to the return address + rel */
-};
 
 struct uw_cache_slot {
 	/* Module id << 32 | address from the module's base, and UW_CACHE_CALL; or that of a piece
@@ -212,10 +199,12 @@ struct uw_rule uw_rule_get(struct uw_walker *w, const struct uw_map *map, uint64
 /* One step by a rule of the kinds UW_RULE_SP to UW_RULE_PLT. */
 int uw_rule_step(struct uw_walk *k, struct uw_rule r);
 
-/* One step without CFI: CPython's trampolines, a validated return address at sp, the frame
- * pointer. Changes k->pc, sp, fp, lr, exact and returns UW_GOES_ON, or an enum uw_stop. keeps:
- * whether the callee-saved registers still hold their values. */
-int uw_guess(struct uw_walk *k, const struct uw_map *map, bool *keeps);
+/* One step without CFI: by the code's own rule, CPython's trampolines, a validated return address
+ * at sp, the frame pointer. r: of the kinds UW_RULE_NONE and UW_RULE_CODE. Changes k->pc, sp, fp,
+ * lr, exact and returns UW_GOES_ON, or an enum uw_stop. f: slots and edge of the step;
+ * UW_EDGE_CALLEE: the callee-saved registers still hold their values. */
+int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,
+	     struct uw_memo_frame *f);
 
 /* Whether a word is argc, with argv behind it, ascending, and its end, as far as the copy goes: a
  * process's first stack (psABI of x86-64, 3.4.1). Programs that begin with other code than glibc's

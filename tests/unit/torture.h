@@ -127,6 +127,44 @@ __asm__(".text\n"
 	" .cfi_offset %rip,-8\n"
 	" ret\n"
 	" .cfi_endproc\n"
+	/* Without CFI: pushes and room; the old sp kept in the frame, and bytes written to ah, whose
+	 * number is rsp's; a jump through a table. */
+	".type torture_bare,@function\n"
+	"torture_bare:\n"
+	" push %rbx\n"
+	" push %rbp\n"
+	" sub $24,%rsp\n"
+	" mov $2,%ebp\n"
+	" mov %rdi,%rbx\n"
+	"1: call *%rbx\n"
+	" dec %ebp\n"
+	" jnz 1b\n"
+	" add $24,%rsp\n"
+	" pop %rbp\n"
+	" pop %rbx\n"
+	" ret\n"
+	".type torture_bare_aligned,@function\n"
+	"torture_bare_aligned:\n"
+	" mov %rsp,%r11\n"
+	" sub $200,%rsp\n"
+	" and $-64,%rsp\n"
+	" mov %r11,16(%rsp)\n"
+	" call *%rdi\n"
+	" xor $1,%ah\n"
+	" test %eax,%eax\n"
+	" js 2f\n"
+	" xor $2,%ah\n"
+	"2: mov 16(%rsp),%rsp\n"
+	" ret\n"
+	".type torture_bare_switch,@function\n"
+	"torture_bare_switch:\n"
+	" push %r12\n"
+	" lea 3f(%rip),%r12\n"
+	" jmp *%r12\n"
+	" nop\n"
+	"3: call *%rdi\n"
+	" pop %r12\n"
+	" ret\n"
 	/* Interrupted at its first instruction. */
 	".type torture_trap,@function\n"
 	"torture_trap:\n"
@@ -139,6 +177,9 @@ void torture_rbx(void (*f)(void));
 void torture_saved_sp(void (*f)(void));
 void torture_ra_in_reg(void);
 void torture_trap(void);
+void torture_bare(void (*f)(void));
+void torture_bare_aligned(void (*f)(void));
+void torture_bare_switch(void (*f)(void));
 
 static NOINLINE void torture_void(void)
 {
@@ -194,6 +235,9 @@ static NOINLINE int torture(void)
 		torture_rbx(torture_void);
 		torture_saved_sp(torture_void);
 		torture_ra_in_reg();
+		torture_bare(torture_void);
+		torture_bare_aligned(torture_void);
+		torture_bare_switch(torture_void);
 		qsort(v, 6, sizeof *v, torture_order);
 		snprintf(text, sizeof text, "%d %s %.3f %p", i, "text", i / 3.0, (void *)text);
 		free(malloc((size_t)i * 100));

@@ -1,8 +1,9 @@
 /* The walk on stacks made by hand: every kind of rule, every stop, PLTs, guesses without CFI.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
- * unit: sp-unwind/rule.c sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
+ * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "walk_stack.h"
 
 static void test_rules(void)

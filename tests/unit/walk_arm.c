@@ -1,8 +1,9 @@
 /* The walk of AArch64 stacks made by hand.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
- * unit: sp-unwind/rule.c sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
+ * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "walk_stack.h"
 
 enum {

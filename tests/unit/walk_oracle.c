@@ -6,7 +6,8 @@
  * (--trap: from the first `int3` on that it executes, some calls deep)
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c sp-unwind/rule.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/insn.c
+ * unit: sp-unwind/golang.c sp-unwind/guess.c sp-unwind/rule.c
  * unit: sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #define _GNU_SOURCE
 #include "tap.h"
@@ -37,6 +38,7 @@ struct oracle {
 	uint64_t stack_end;
 	uint64_t steps, wrong;
 	bool stale; /* maps */
+	uint64_t unmarked; /* of the wrong ones: those that end as if they were whole */
 	/* What differed, by the leaf's place. */
 	struct {
 		uint64_t pc;
@@ -48,8 +50,9 @@ struct oracle {
 	 * instruction on that loads that place: right, and earlier than the shadow. */
 	struct {
 		uint64_t pc, step;
+		bool unmarked;
 	} recent[16];
-	uint64_t n_recent, explained;
+	uint64_t n_recent, explained, rewritten;
 };
 
 static struct oracle o;
@@ -94,6 +97,8 @@ static void pop_below(uint64_t sp)
 static void note(const struct user_regs_struct *r, const char *why, size_t at)
 {
 	o.wrong++;
+	o.unmarked += o.stack.stop == UW_END;
+	o.recent[o.n_recent % 16].unmarked = o.stack.stop == UW_END;
 	o.recent[o.n_recent % 16].pc = r->rip;
 	o.recent[o.n_recent++ % 16].step = o.steps;
 	for (size_t i = 0; i < o.n_diffs; i++)
@@ -127,8 +132,23 @@ static void forgive(uint64_t pc)
 				o.diffs[j].n--;
 		o.recent[i].pc = 0;
 		o.wrong--;
+		o.unmarked -= o.recent[i].unmarked;
 		o.explained++;
 	}
+}
+
+/* Code that writes another return address into its frame, as V8 does when it goes on in other code
+ * of the same function: the one that stands there is the one that will be returned to. */
+static bool rewritten(const struct uw_sample *s, uint64_t sp, struct shadow *f)
+{
+	uint64_t word, at = f->slot - sp;
+	if (f->interrupted || f->slot < sp || at > s->stack_bytes - 8)
+		return false;
+	memcpy(&word, s->stack + at, 8);
+	if (word == f->pc)
+		return false;
+	f->pc = word;
+	return true;
 }
 
 static void compare(const struct user_regs_struct *r)
@@ -141,9 +161,11 @@ static void compare(const struct user_regs_struct *r)
 	uw_walk(o.walker, &s, &o.stack);
 	o.steps++;
 	for (size_t i = 1; i <= o.depth && i < UW_MAX_FRAMES; i++) {
-		const struct shadow *want = &o.shadow[o.depth - i];
+		struct shadow *want = &o.shadow[o.depth - i];
 		if (i >= o.stack.n)
 			return note(r, "too short", i);
+		if (o.stack.return_addrs[i] != want->pc)
+			o.rewritten += rewritten(&s, r->rsp, want);
 		if (o.stack.return_addrs[i] != want->pc)
 			return note(r, "another address", i);
 		if (o.stack.addrs[i] != want->pc - !want->interrupted)
@@ -295,9 +317,11 @@ static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
 		return 0;
 	}
 	*status = step_all(pid, max_steps);
-	printf("# %s: %llu instructions, %llu differ, %llu in a longjmp\n", argv[0],
-	       (unsigned long long)o.steps, (unsigned long long)o.wrong,
-	       (unsigned long long)o.explained);
+	printf("# %s: %llu instructions, %llu differ (%llu say that they are whole), %llu in a longjmp, "
+	       "%llu return addresses written anew\n",
+	       argv[0], (unsigned long long)o.steps, (unsigned long long)o.wrong,
+	       (unsigned long long)o.unmarked, (unsigned long long)o.explained,
+	       (unsigned long long)o.rewritten);
 	for (size_t i = 0; i < o.n_diffs; i++)
 		if (o.diffs[i].n)
 			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n, o.diffs[i].text);

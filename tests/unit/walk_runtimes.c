@@ -2,8 +2,9 @@
  * trampolines.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/expr.c sp-unwind/golang.c sp-unwind/guess.c
- * unit: sp-unwind/rule.c sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
+ * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "walk_stack.h"
 
 /* Go's goroutines return to goexit's second byte; its first thread's stack is the process's. */
@@ -243,15 +244,18 @@ static void test_jit(void)
 	stack[9] = MAPPED(0x10070);
 	stack[13] = RA(ROOT);
 	EXPECT("JIT code with a frame, an old address at sp", UW_END, 0x10058, 0x1006f, SITE(ROOT));
+	/* As in V8: rcx still holds the address of the function that was called. */
+	stack[0] = MAPPED(0x10030);
+	regs[CX] = MAPPED(0x10050);
+	EXPECT("JIT code that has just begun: the address at sp", UW_END, 0x10058, 0x1002f, 0x1006f,
+	       SITE(ROOT));
 }
 
-/* A builtin in the file that begins behind int3, with a frame: its body, its first and last
- * instructions. */
+/* A builtin in the file, with a frame: its body, its first and last instructions. */
 static void test_builtin(void)
 {
-	static const uint8_t builtin[] = {0xcc, 0xcc, 0x55, 0x48, 0x89,
-					  0xe5, 0x90, 0x90, 0x5d, 0xc3};
-	memcpy(image.data + NO_CFI + 0x7fe, builtin, sizeof builtin);
+	static const uint8_t builtin[] = {0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0xc9, 0xc3};
+	memcpy(image.data + NO_CFI + 0x800, builtin, sizeof builtin);
 	static const uint32_t with_frame[] = {0x804, 0x805}, without[] = {0x800, 0x807};
 	for (int i = 0; i < 2; i++) {
 		with_jit(NO_CFI + with_frame[i]);

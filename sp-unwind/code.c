@@ -1,0 +1,488 @@
+/* Rules from code. A function written by hand, or built without unwind tables as musl's are, has no
+ * CFI, and often no frame pointer; but it must find its way back itself. So what it will do with
+ * sp is followed from where it stands: pushes, pops, additions, copies in registers and in the
+ * frame, up to `ret`. What becomes of other registers and of memory is of no interest: a register
+ * that holds sp is not used for anything else by code that restores sp from it, nor by what that
+ * code calls. */
+#include "code.h"
+
+#include "base/le.h"
+#include "insn.h"
+
+/* --- calls --- */
+
+/* Bytes of a call through memory or a register (FF /2), from its first prefix on; 0: none.
+ * Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
+static unsigned indirect_call(const uint8_t *p, unsigned n)
+{
+	unsigned i = 0;
+	if (i < n && p[i] == 0x3e) /* notrack */
+		i++;
+	if (i < n && (p[i] & 0xf0) == 0x40) /* REX */
+		i++;
+	if (i + 2 > n || p[i] != 0xff || (p[i + 1] >> 3 & 7) != 2)
+		return 0;
+	uint8_t mod = p[i + 1] >> 6, rm = p[i + 1] & 7;
+	i += 2;
+	if (mod == 3)
+		return i;
+	uint8_t base = rm;
+	if (rm == 4) {
+		if (i == n)
+			return 0;
+		base = p[i++] & 7;
+	}
+	if (mod == 1)
+		i += 1;
+	else if (mod == 2 || (mod == 0 && base == 5))
+		i += 4;
+	return i;
+}
+
+#define LONGEST_CALL 9
+
+/* Files whose code was blanked out (for a symbol server, for a test) have zeros there, which are
+ * no instructions that return: nothing can be said about calls. */
+static bool blank(const uint8_t *p, unsigned n)
+{
+	while (n && !p[n - 1])
+		n--;
+	return n == 0;
+}
+
+static struct uw_call x86_call(const struct uw_module *m, uint64_t svma)
+{
+	const uint8_t *p = NULL;
+	unsigned n = LONGEST_CALL + 1;
+	while (!p && --n >= 2)
+		p = uw_module_bytes(m, svma - n, n);
+	if (!p || blank(p, n))
+		return (struct uw_call){UW_CALL_UNKNOWN, 0};
+	if (n >= 5 && p[n - 5] == 0xe8)
+		return (struct uw_call){UW_CALL_DIRECT, (int32_t)sp_get32(p + n - 4)};
+	for (unsigned len = 2; len <= n; len++)
+		if (indirect_call(p + n - len, len) == len)
+			return (struct uw_call){UW_CALL_INDIRECT, 0};
+	return (struct uw_call){UW_CALL_NONE, 0};
+}
+
+static struct uw_call arm64_call(const struct uw_module *m, uint64_t svma)
+{
+	const uint8_t *p = uw_module_bytes(m, svma - 4, 4);
+	if (svma & 3)
+		return (struct uw_call){UW_CALL_NONE, 0};
+	if (!p || blank(p, 4))
+		return (struct uw_call){UW_CALL_UNKNOWN, 0};
+	uint32_t insn = sp_get32(p);
+	if ((insn & 0xfc000000) == 0x94000000) /* BL: 26 bits of words, from the instruction on */
+		return (struct uw_call){UW_CALL_DIRECT, ((int32_t)(insn << 6) >> 4) - 4};
+	/* BLR, and BLRAA… with a signature */
+	if ((insn & 0xfffffc1f) == 0xd63f0000 || (insn & 0xfefff800) == 0xd63f0800)
+		return (struct uw_call){UW_CALL_INDIRECT, 0};
+	return (struct uw_call){UW_CALL_NONE, 0};
+}
+
+struct uw_call uw_code_call(const struct uw_module *m, uint64_t ra)
+{
+	return m->arch->machine == EM_AARCH64 ? arm64_call(m, ra) : x86_call(m, ra);
+}
+
+/* --- values --- */
+
+enum { RAX, RSP = 4, RBP, N_REGS = 16 };
+#define ALIGNED_SP N_REGS /* what sp is after it was aligned: new, and not to be had */
+
+static const uint8_t dwarf_regs[N_REGS] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* What a register or a word holds, by what the registers held at first: reg + off; the word there,
+ * + far; or the word there, which is not known further. */
+struct value {
+	uint8_t depth; /* words that are read to have it: 0 … 2; UNKNOWN */
+	uint8_t reg;
+	int32_t off, far;
+};
+#define UNKNOWN 3
+
+static const struct value unknown = {.depth = UNKNOWN};
+
+static struct value plus(struct value v, int32_t n)
+{
+	int32_t *to = v.depth == 0 ? &v.off : &v.far;
+	if (v.depth > 1 || __builtin_add_overflow(*to, n, to))
+		return unknown;
+	return v;
+}
+
+static bool same(const struct value *a, const struct value *b)
+{
+	return a->depth == b->depth && a->reg == b->reg && a->off == b->off && a->far == b->far;
+}
+
+/* --- a way through the code --- */
+
+#define WORDS 16u
+
+struct way {
+	uint64_t pc;
+	struct value regs[N_REGS];
+	/* Words that were written on the way; the oldest gives place. */
+	struct {
+		struct value at, v;
+	} words[WORDS];
+	uint32_t n_words;
+};
+
+static void store(struct way *w, struct value at, struct value v)
+{
+	if (at.depth > 1)
+		return;
+	uint32_t i = 0, n = w->n_words < WORDS ? w->n_words : WORDS;
+	while (i < n && !same(&w->words[i].at, &at))
+		i++;
+	if (i == n)
+		i = w->n_words++ % WORDS;
+	w->words[i].at = at;
+	w->words[i].v = v;
+}
+
+static struct value load(const struct way *w, struct value at)
+{
+	if (at.depth > 1)
+		return unknown;
+	for (uint32_t i = 0; i < WORDS && i < w->n_words; i++)
+		if (same(&w->words[i].at, &at))
+			return w->words[i].v;
+	at.depth++;
+	return at;
+}
+
+static void push(struct way *w, struct value v)
+{
+	w->regs[RSP] = plus(w->regs[RSP], -8);
+	store(w, w->regs[RSP], v);
+}
+
+static struct value pop(struct way *w)
+{
+	struct value v = load(w, w->regs[RSP]);
+	w->regs[RSP] = plus(w->regs[RSP], 8);
+	return v;
+}
+
+/* The address of a memory operand. */
+static struct value address(const struct way *w, const struct uw_insn *i)
+{
+	return i->indexed ? unknown : plus(w->regs[i->rm], i->disp);
+}
+
+static void set(struct way *w, unsigned reg, struct value v)
+{
+	w->regs[reg] = v;
+}
+
+static void set_rm(struct way *w, const struct uw_insn *i, struct value v)
+{
+	if (!i->is_mem)
+		set(w, i->rm, v);
+	else if (i->wide)
+		store(w, address(w, i), v);
+}
+
+/* Arithmetic in 00 to 3f. */
+static void arithmetic(struct way *w, const struct uw_insn *i)
+{
+	if (i->op >= 0x38 || !(i->op & 1)) /* cmp; bytes, of which ah's number is rsp's */
+		return;
+	if ((i->op & 7) > 3)
+		set(w, RAX, unknown);
+	else if (i->op & 2)
+		set(w, i->reg, unknown);
+	else if (!i->is_mem)
+		set(w, i->rm, unknown);
+}
+
+/* 81 and 83. */
+static void by_constant(struct way *w, const struct uw_insn *i)
+{
+	if (i->is_mem || i->ext == 7)
+		return;
+	bool adds = i->wide && (i->ext == 0 || i->ext == 5) && i->imm != INT32_MIN;
+	if (i->rm == RSP && i->ext == 4)
+		return set(w, RSP, (struct value){.reg = ALIGNED_SP});
+	set(w, i->rm, adds ? plus(w->regs[i->rm], i->ext ? -i->imm : i->imm) : unknown);
+}
+
+static void exchange(struct way *w, unsigned a, unsigned b)
+{
+	struct value v = w->regs[a];
+	set(w, a, w->regs[b]);
+	set(w, b, v);
+}
+
+/* Pushes, pops, and what moves a whole register. False: another instruction. */
+static bool moves(struct way *w, const struct uw_insn *i)
+{
+	switch (i->op) {
+	case 0x68:
+	case 0x6a:
+	case 0x9c: /* pushf */
+		push(w, unknown);
+		return true;
+	case 0x8f:
+	case 0x9d: /* popf */
+		(void)pop(w);
+		return true;
+	case 0x89:
+		set_rm(w, i, i->wide ? w->regs[i->reg] : unknown);
+		return true;
+	case 0x8b:
+		set(w, i->reg,
+		    !i->wide    ? unknown
+		    : i->is_mem ? load(w, address(w, i))
+				: w->regs[i->rm]);
+		return true;
+	case 0x8d:
+		set(w, i->reg, i->wide && i->is_mem ? address(w, i) : unknown);
+		return true;
+	case 0xc9: /* leave */
+		w->regs[RSP] = w->regs[RBP];
+		set(w, RBP, pop(w));
+		return true;
+	default:
+		break;
+	}
+	if ((i->op & 0xf8) == 0x50)
+		push(w, w->regs[i->o]);
+	else if ((i->op & 0xf8) == 0x58)
+		set(w, i->o, pop(w));
+	else if ((i->op & 0xf8) == 0x90)
+		exchange(w, RAX, i->o);
+	else
+		return false;
+	return true;
+}
+
+/* What an instruction of one byte's opcode that does not jump does to the values. */
+static void one_byte(struct way *w, const struct uw_insn *i)
+{
+	if (i->op < 0x40)
+		return arithmetic(w, i);
+	if (moves(w, i))
+		return;
+	switch (i->op) {
+	case 0x63: /* movsxd */
+	case 0x69: /* imul */
+	case 0x6b:
+		return set(w, i->reg, unknown);
+	case 0x81:
+	case 0x83:
+		return by_constant(w, i);
+	case 0x87: /* xchg */
+		set_rm(w, i, unknown);
+		return set(w, i->reg, unknown);
+	case 0xc1: /* shifts */
+	case 0xc7: /* mov */
+	case 0xd1:
+	case 0xd3:
+		if (!i->is_mem)
+			set(w, i->rm, unknown);
+		return;
+	case 0xf7:
+		if (!i->is_mem && (i->ext == 2 || i->ext == 3))
+			set(w, i->rm, unknown);
+		return;
+	case 0xff:
+		if (i->ext == 6)
+			push(w, unknown);
+		else if (i->ext < 2 && !i->is_mem)
+			set(w, i->rm, unknown);
+		return;
+	default:
+		if ((i->op & 0xf8) == 0xb8)
+			set(w, i->o, unknown);
+		return;
+	}
+}
+
+/* The same for 0f and another one. */
+static void two_bytes(struct way *w, const struct uw_insn *i)
+{
+	/* cmov, imul, movzx, movsx, bsf, bsr */
+	if ((i->op & 0xf0) == 0x40 || i->op == 0xaf || (i->op & 0xf6) == 0xb6 ||
+	    (i->op & 0xfe) == 0xbc)
+		set(w, i->reg, unknown);
+}
+
+/* --- the search --- */
+
+#define STEPS 3000u
+#define OTHERS 32u
+#define TARGETS 1024u /* a power of two, twice as many as are taken */
+
+struct search {
+	const uint8_t *p; /* code from svma on, left bytes */
+	uint64_t svma;
+	size_t left;
+	unsigned n_others, n_targets;
+	struct uw_rule second; /* at a jump that may leave the function; or UW_RULE_NONE */
+	/* Where ways lead that were found already: offsets in the code + 1, hashed. */
+	uint32_t targets[TARGETS];
+	/* Ways that part from the one that is followed. */
+	struct way others[OTHERS];
+};
+
+static bool is_new(struct search *s, uint64_t target)
+{
+	uint64_t off = target - s->svma;
+	if (off >= s->left || off >= UINT32_MAX || s->n_targets == TARGETS / 2)
+		return false;
+	uint32_t i = (uint32_t)off * UINT32_C(0x9e3779b1) >> 22;
+	for (; s->targets[i]; i = (i + 1) & (TARGETS - 1))
+		if (s->targets[i] == off + 1)
+			return false;
+	s->targets[i] = (uint32_t)off + 1;
+	s->n_targets++;
+	return true;
+}
+
+static bool slot(int32_t off, int16_t *out)
+{
+	if (off % 8 || off / 8 <= INT16_MIN || off / 8 >= INT16_MAX)
+		return false;
+	*out = (int16_t)(off / 8);
+	return true;
+}
+
+/* Whether a way ends with a return address where it stood already, and where. */
+static bool found(struct way *w, struct uw_rule *out)
+{
+	struct uw_rule r = {.kind = UW_RULE_CODE, .fp_slot = UW_SLOT_LOST};
+	int16_t far = 0;
+	struct value ra = pop(w), fp = w->regs[RBP];
+	if (!ra.depth || ra.depth == UNKNOWN || ra.reg == ALIGNED_SP || (ra.depth == 1 && ra.far) ||
+	    !slot(ra.off, &r.ra_slot) || !slot(ra.far, &far))
+		return false;
+	r.flags = dwarf_regs[ra.reg] | (ra.depth == 2 ? UW_RULE_DEREF : 0);
+	r.cfa = (uint16_t)far;
+	if (!fp.depth && fp.reg == RBP && !fp.off)
+		r.fp_slot = UW_SLOT_KEEP;
+	else if (fp.depth == ra.depth && fp.reg == ra.reg &&
+		 (fp.depth == 1 ? !fp.far : fp.off == ra.off) &&
+		 !slot(fp.depth == 1 ? fp.off : fp.far, &r.fp_slot))
+		r.fp_slot = UW_SLOT_LOST;
+	*out = r;
+	return true;
+}
+
+enum outcome { GOES_ON, FOUND, DEAD };
+
+/* A jump to another place. */
+static enum outcome jump(struct search *s, struct way *w, uint64_t target)
+{
+	w->pc = target;
+	return is_new(s, target) ? GOES_ON : DEAD;
+}
+
+/* A jump that may be taken or not. */
+static void part(struct search *s, const struct way *w, uint64_t target)
+{
+	if (s->n_others == OTHERS || !is_new(s, target))
+		return;
+	s->others[s->n_others] = *w;
+	s->others[s->n_others++].pc = target;
+}
+
+/* A jump through a register or memory: one of a switch's, behind which most times another of its
+ * labels stands; or a tail call, with sp at the return address, behind which another function
+ * begins that finds it there. */
+static enum outcome jump_anywhere(struct search *s, const struct way *w, const struct uw_insn *i)
+{
+	struct way there = *w;
+	if (!i->notrack && s->second.kind == UW_RULE_NONE)
+		(void)found(&there, &s->second);
+	return is_new(s, w->pc) ? GOES_ON : DEAD;
+}
+
+static enum outcome one_byte_step(struct search *s, struct way *w, const struct uw_insn *i,
+				  struct uw_rule *out)
+{
+	uint64_t target = w->pc + (uint64_t)(int64_t)i->imm;
+	switch (i->op) {
+	case 0xc2:
+	case 0xc3:
+		return found(w, out) ? FOUND : DEAD;
+	case 0xcc: /* int3 */
+	case 0xf4: /* hlt */
+	case 0xc8: /* enter */
+	case 0xca:
+	case 0xcb:
+	case 0xcf:
+		return DEAD;
+	case 0xe8:
+		if (!i->imm)
+			push(w, unknown);
+		return GOES_ON;
+	case 0xe9:
+	case 0xeb:
+		return jump(s, w, target);
+	case 0xff:
+		if (i->ext == 4)
+			return jump_anywhere(s, w, i);
+		break;
+	default:
+		if ((i->op & 0xf0) == 0x70 || (i->op & 0xfc) == 0xe0)
+			part(s, w, target);
+		break;
+	}
+	one_byte(w, i);
+	return GOES_ON;
+}
+
+static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
+{
+	struct uw_insn i;
+	uint64_t at = w->pc - s->svma;
+	if (at >= s->left || !uw_insn_decode(s->p + at, s->left - at, &i))
+		return DEAD;
+	w->pc += i.len;
+	switch ((enum uw_insn_map)i.map) {
+	case UW_MAP_ONE:
+		return one_byte_step(s, w, &i, out);
+	case UW_MAP_TWO:
+		if (i.op == 0x0b) /* ud2 */
+			return DEAD;
+		if ((i.op & 0xf0) == 0x80)
+			part(s, w, w->pc + (uint64_t)(int64_t)i.imm);
+		two_bytes(w, &i);
+		break;
+	case UW_MAP_OTHERS:
+		break;
+	}
+	return GOES_ON;
+}
+
+struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
+{
+	struct uw_rule r = {.kind = UW_RULE_NONE};
+	struct search s;
+	struct way w = {.pc = svma};
+	memset(&s, 0, offsetof(struct search, others));
+	if (m->arch->machine != EM_X86_64 || !(s.p = uw_module_code(m, svma, &s.svma, &s.left)))
+		return r;
+	for (unsigned i = 0; i < N_REGS; i++)
+		w.regs[i] = (struct value){.reg = (uint8_t)i};
+	for (unsigned steps = 0; steps < STEPS; steps++) {
+		switch (step(&s, &w, &r)) {
+		case FOUND:
+			return r;
+		case GOES_ON:
+			continue;
+		case DEAD:
+			break;
+		}
+		if (!s.n_others)
+			break;
+		w = s.others[--s.n_others];
+	}
+	return s.second;
+}
