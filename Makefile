@@ -80,7 +80,7 @@ $(BUILD)/bin/$(1): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/*.c)) $(LIB)
 	$(Q)$(CC) $(LDFLAGS) -o $$@ $$^ $(TOOLLIBS) $(LIBS_$(1))
 endef
 # The BPF engine; BPF=no builds without it.
-LIBS_sp-capture := $(if $(filter no,$(BPF)),,-lbpf)
+LIBS_sp-capture := $(if $(filter no,$(BPF)),,$(foreach l,bpf elf z,$(call archive,$(l))))
 LIBS_sp-sym     := -lisal
 $(foreach t,$(HAVE),$(eval $(call tool,$(t))))
 

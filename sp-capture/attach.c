@@ -563,6 +563,7 @@ void cap_attach_deinit(struct cap_session *s)
 	sp_map64_deinit(&s->pin_of);
 	free(s->tasks);
 	free(s->births);
+	free(s->forks);
 	free(s->roots);
 	free(s->retired_lost);
 	sp_map64_deinit(&s->by_tid);

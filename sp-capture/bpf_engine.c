@@ -48,6 +48,7 @@
 #define MAX_RESUMES 4096u             /* threads whose stacks are awaited at once */
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
 #define AFTER_MIN_NS UINT64_C(10000)
+#define MAX_ENDS 16384u
 #define NEEDED_FDS 64u          /* programs, maps, links, rings: some 30 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
@@ -187,7 +188,9 @@ static int find_lacks(struct cap_bpf *b, bool off_cpu, struct sp_err *err)
 		       {BPF_FUNC_task_pt_regs, SPB_TASK_REGS},
 		       {BPF_FUNC_get_attach_cookie, SPB_COOKIE}};
 	b->lacks = do_without();
-	for (size_t i = 0; i < sizeof helpers / sizeof *helpers; i++)
+	/* None of them came later; of older kernels, distributions' have some. */
+	bool has_all = cap_kernel_is_from(5, 19);
+	for (size_t i = 0; !has_all && i < sizeof helpers / sizeof *helpers; i++)
 		if (libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, helpers[i].id, NULL) == 0)
 			b->lacks |= helpers[i].bit;
 	if (!off_cpu)
@@ -248,11 +251,21 @@ static uint32_t n_scratch(const struct cap_bpf *b, const struct cap_bpf_want *wa
 	return b->lacks & SPB_DYNPTR ? (uint32_t)want->n_cpus_avail * 2 : 1;
 }
 
-/* Asked of a kernel that can load by itself. Linux 6.16 has it, and lets its BTF be mapped. */
+/* Threads whose stacks' ends are kept. All of them are allocated at once, and a thread that has dropped
+ * out costs 10 us at its next sample: so many as take turns on the CPUs. */
+static uint32_t n_ends(const struct cap_bpf_want *want)
+{
+	uint64_t n = (uint64_t)want->n_cpus_avail * (want->all ? 4096 : 1024);
+	return n < MAX_ENDS ? (uint32_t)n : MAX_ENDS;
+}
+
+/* Asked of a kernel that can load by itself. Its BTF takes half a millisecond to search. */
 static bool has_user_dynptr(void)
 {
 	struct cap_btf btf;
 	struct sp_err err;
+	if (cap_kernel_is_from(6, 16))
+		return true;
 	bool has = cap_btf_map(&btf, BTF_FILE, &err) == 0 &&
 		   cap_btf_find(&btf, "bpf_probe_read_user_dynptr", BTF_KIND_FUNC);
 	cap_btf_deinit(&btf);
@@ -272,6 +285,7 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->light->rodata->spb_max_stack = max_stack(want);
 	b->light->maps.spb_ring.max_entries = (uint32_t)want->ring_bytes;
 	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);
+	b->light->maps.spb_ends.max_entries = n_ends(want);
 	int rc = light_bpf__load(b->light);
 	if (rc < 0) {
 		light_bpf__destroy(b->light);
@@ -299,6 +313,7 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->skel->rodata->spb_max_stack = max_stack(want);
 	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
 	bpf_map__set_max_entries(b->skel->maps.spb_scratch, n_scratch(b, want));
+	bpf_map__set_max_entries(b->skel->maps.spb_ends, n_ends(want));
 	bpf_program__set_autoload(on_cpu, true);
 	if (want->off_cpu)
 		set_off_cpu(b, want);

@@ -31,32 +31,61 @@ static bool is_exec(const struct cap_ring *r, const struct cap_entry *en)
 	       (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC);
 }
 
-/* Whether a process is recorded, or will be once the forks that wait in the rings have been told: the
- * BPF engine's side-band comes from all processes. */
-static bool is_ours(struct cap_session *s, int32_t pid, unsigned depth)
+/* Processes that are new in a ring. The BPF engine's side-band comes from all processes: whose child an
+ * exec is of must be known before its fork is told, and without a search of the rings for each. */
+static void note_forks(struct cap_session *s, const struct cap_ring *r)
 {
-	if (!s->bpf || s->o->all || cap_procs_find(&s->emit.procs, pid))
-		return true;
-	for (size_t i = 0; depth && i < s->n_cpus; i++) {
-		const struct cap_ring *r = &s->rings[i];
-		for (size_t k = r->at; k < r->n; k++) {
-			const struct cap_entry *en = &r->queue[k];
-			if (en->type != PERF_RECORD_FORK || en->size < 32)
-				continue;
-			uint64_t pids = cap_ring_u64(r, en->pos + 8);
-			int32_t parent = (int32_t)(pids >> 32);
-			if ((int32_t)pids == pid && parent != pid)
-				return is_ours(s, parent, depth - 1);
-		}
+	for (size_t i = r->n - r->n_new; i < r->n; i++) {
+		const struct cap_entry *en = &r->queue[i];
+		if (en->type != PERF_RECORD_FORK || en->size < 32)
+			continue;
+		uint64_t pids = cap_ring_u64(r, en->pos + 8);
+		int32_t pid = (int32_t)pids, parent = (int32_t)(pids >> 32);
+		struct cap_fork *f = pid == parent ? NULL
+						   : SP_PUSH(&s->forks, &s->n_forks, &s->cap_forks);
+		if (f)
+			*f = (struct cap_fork){
+				.pid = pid, .parent = parent, .time_ns = en->time_ns};
 	}
-	return false;
+}
+
+/* Those that were told up to then are known to the table of processes. */
+static void forget_forks(struct cap_session *s, uint64_t limit_ns)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < s->n_forks; i++)
+		if (s->forks[i].time_ns > limit_ns)
+			s->forks[n++] = s->forks[i];
+	s->n_forks = n;
+}
+
+static const struct cap_fork *find_fork(const struct cap_session *s, int32_t pid)
+{
+	for (size_t i = s->n_forks; i > 0; i--)
+		if (s->forks[i - 1].pid == pid)
+			return &s->forks[i - 1];
+	return NULL;
+}
+
+/* Whether a process is recorded, or will be once the forks that wait in the rings have been told. */
+static bool is_ours(struct cap_session *s, int32_t pid)
+{
+	if (!s->bpf || s->o->all)
+		return true;
+	for (unsigned depth = 0; !cap_procs_find(&s->emit.procs, pid); depth++) {
+		const struct cap_fork *f = depth < WAITING_FORKS ? find_fork(s, pid) : NULL;
+		if (!f)
+			return false;
+		pid = f->parent;
+	}
+	return true;
 }
 
 /* Whether an exec of the process waits in the rings. */
 static bool is_execing(void *arg, int32_t pid)
 {
 	struct cap_session *s = arg;
-	if (!is_ours(s, pid, WAITING_FORKS))
+	if (!is_ours(s, pid))
 		return false;
 	for (size_t i = 0; i < cap_session_perf_rings(s); i++) {
 		const struct cap_ring *r = &s->rings[i];
@@ -75,7 +104,7 @@ static int note_execs(struct cap_session *s, struct cap_ring *r)
 	for (size_t i = r->n - r->n_new; i < r->n; i++) {
 		const struct cap_entry *en = &r->queue[i];
 		int32_t pid = is_exec(r, en) ? (int32_t)cap_ring_u64(r, en->pos + 8) : -1;
-		if (pid < 0 || !is_ours(s, pid, WAITING_FORKS))
+		if (pid < 0 || !is_ours(s, pid))
 			continue;
 		cap_cmdlines_read(&s->emit.cmdlines, pid, en->time_ns);
 		found++;
@@ -98,6 +127,8 @@ int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
 	}
 	if (rc < 0)
 		return rc;
+	for (size_t i = 0; s->bpf && !s->o->all && i < n_rings; i++)
+		note_forks(s, &s->rings[i]);
 	if (has_execs)
 		cap_execs_take(&s->execs, &s->emit.cmdlines, is_execing, s);
 	for (size_t i = 0; i < n_rings; i++)
@@ -173,6 +204,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		cap_emit_round(&s->emit, s->rings, false);
 	}
 	cap_cmdlines_expire(&s->emit.cmdlines, limit);
+	forget_forks(s, limit);
 	cap_embed_pump(&s->embed, CAP_PUMP_BYTES);
 	cap_emit_round(&s->emit, s->rings, all);
 	cap_output_push(s->out); /* it lay in the rings */

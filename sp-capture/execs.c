@@ -13,7 +13,7 @@
 /* Copied per exec: pointers to arguments and environment, a gap of up to 8 KiB (arch_align_stack),
  * the arguments. */
 #define STACK_BYTES 16384u
-#define RING_BYTES ((size_t)2 << 20) /* some 120 execs */
+#define RING_BYTES ((size_t)1 << 20) /* some 60 execs */
 
 static int64_t tracepoint_number(void)
 {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,6 +150,17 @@ static uint64_t clock_ns(clockid_t clock)
 	struct timespec ts;
 	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+bool cap_kernel_is_from(unsigned major, unsigned minor)
+{
+	struct utsname u;
+	uint32_t has[2];
+	const char *p = u.release, *end = u.release + sizeof u.release;
+	if (uname(&u) < 0 || !parse_u32(&p, end, &has[0]) || *p++ != '.' ||
+	    !parse_u32(&p, end, &has[1]))
+		return false;
+	return has[0] > major || (has[0] == major && has[1] >= minor);
 }
 
 int cap_seccomp_mode(void)

@@ -32,6 +32,9 @@ bool cap_cpu_list_parse(uint32_t **cpus, size_t *n, size_t *cap, const char *tex
 /* A small file's whole number, or CAP_UNKNOWN. */
 int64_t cap_number_read(const char *path);
 
+/* Whether it is of that version or a later one; a version that cannot be read is none. */
+bool cap_kernel_is_from(unsigned major, unsigned minor);
+
 /* What else refuses: a filter of our system calls (2), a kernel that hides its memory from root. */
 int cap_seccomp_mode(void);
 bool cap_is_locked_down(void);

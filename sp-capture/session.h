@@ -61,6 +61,11 @@ struct cap_session {
 		uint64_t time_ns;
 	} * births; /* owned */
 	size_t n_births, cap_births;
+	struct cap_fork {
+		int32_t pid, parent;
+		uint64_t time_ns;
+	} * forks; /* owned: processes whose fork waits in the rings */
+	size_t n_forks, cap_forks;
 	struct cap_root *roots; /* owned: what the user asked for */
 	size_t n_roots, cap_roots;
 	uint64_t *retired_lost; /* owned; per CPU: of events closed already */
