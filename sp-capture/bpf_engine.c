@@ -52,6 +52,12 @@
 #define NEEDED_FDS 64u          /* programs, maps, links, rings: some 30 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
+/* A ring, mapped: a page of the reader's position, one of the writers', and room for the data, twice. */
+struct mapping {
+	void *reader, *writers; /* owned, or MAP_FAILED */
+	size_t bytes;           /* of the data */
+};
+
 struct cap_bpf {
 	struct capture_bpf *skel; /* owned; NULL: light */
 	struct light_bpf *light;  /* owned; of samples alone, where the kernel can load it */
@@ -60,9 +66,10 @@ struct cap_bpf {
 	const uint64_t *lost;
 	int *links; /* owned descriptors */
 	size_t n_links, cap_links;
-	void *reader;  /* owned: the mapped page of the reader's position */
-	void *writers; /* owned: the writers' page and room for the data, twice */
-	size_t ring_bytes, page_bytes;
+	struct mapping now, before; /* before: of the ring that it took the place of */
+	int larger;                 /* owned: the descriptor of a ring that was put in place; or -1 */
+	size_t page_bytes;
+	__u64 *wake_bytes; /* shared, as woken is */
 	int epoll_fd; /* owned */
 	uint32_t lacks;
 	bool after; /* stacks after long waits */
@@ -157,23 +164,46 @@ static int check_here(char cure[200], struct sp_err *err)
 	return 0;
 }
 
-static int map_ring(struct cap_bpf *b, struct sp_err *err)
+static void unmap(struct mapping *m, size_t page)
 {
-	int fd = b->ring;
-	size_t all = b->page_bytes + 2 * b->ring_bytes;
-	b->reader = mmap(NULL, b->page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	b->writers = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	/* The data behind them later, as it is read. */
-	if (b->reader == MAP_FAILED || b->writers == MAP_FAILED ||
-	    mmap(b->writers, b->page_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
-		 (off_t)b->page_bytes) == MAP_FAILED)
-		return sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
-	/* Edge-triggered: plain poll() would report every record, not only the wake-ups. */
+	if (m->reader != MAP_FAILED)
+		munmap(m->reader, page);
+	if (m->writers != MAP_FAILED)
+		munmap(m->writers, page + 2 * m->bytes);
+	m->reader = m->writers = MAP_FAILED;
+}
+
+/* The data behind the writers' page later, as it is read. */
+static int map_ring(struct mapping *m, int fd, size_t bytes, size_t page, struct sp_err *err)
+{
+	size_t all = page + 2 * bytes;
+	m->bytes = bytes;
+	m->reader = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	m->writers = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m->reader != MAP_FAILED && m->writers != MAP_FAILED &&
+	    mmap(m->writers, page, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)page) != MAP_FAILED)
+		return 0;
+	int rc = sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
+	unmap(m, page);
+	return rc;
+}
+
+/* Edge-triggered: plain poll() would report every record, not only the wake-ups. */
+static int watch_ring(struct cap_bpf *b, int fd, struct sp_err *err)
+{
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
-	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (b->epoll_fd < 0 || epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
+	if (epoll_ctl(b->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return sp_err_errno(err, "cannot use the BPF engine: epoll");
 	return 0;
+}
+
+static int open_ring(struct cap_bpf *b, size_t bytes, struct sp_err *err)
+{
+	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (b->epoll_fd < 0)
+		return sp_err_errno(err, "cannot use the BPF engine: epoll");
+	int rc = map_ring(&b->now, b->ring, bytes, b->page_bytes, err);
+	return rc < 0 ? rc : watch_ring(b, b->ring, err);
 }
 
 /* What this kernel lacks: helpers are asked for by loading a program that calls them, functions and
@@ -241,6 +271,11 @@ static void set_off_cpu(struct cap_bpf *b, const struct cap_bpf_want *want)
 		bpf_map__set_max_entries(k->maps.spb_resumes, MAX_RESUMES);
 }
 
+static uint64_t wake_bytes(size_t ring_bytes)
+{
+	return ring_bytes / 3;
+}
+
 static uint32_t max_stack(const struct cap_bpf_want *want)
 {
 	return want->max_stack && want->max_stack < SPB_MAX_STACK ? want->max_stack : SPB_MAX_STACK;
@@ -281,9 +316,9 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->light->rodata->spb_without = b->lacks | (has_user_dynptr() ? 0 : SPB_USER_DYN);
 	b->light->rodata->spb_kernel = want->kernel_frames;
 	b->light->rodata->spb_counted = want->counted;
-	b->light->rodata->spb_wake_bytes = want->ring_bytes / 3;
+	b->light->bss->spb_wake_bytes = wake_bytes(want->first_bytes);
 	b->light->rodata->spb_max_stack = max_stack(want);
-	b->light->maps.spb_ring.max_entries = (uint32_t)want->ring_bytes;
+	b->light->maps.spb_ring.max_entries = (uint32_t)want->first_bytes;
 	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);
 	b->light->maps.spb_ends.max_entries = n_ends(want);
 	int rc = light_bpf__load(b->light);
@@ -295,6 +330,7 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->ring = b->light->maps.spb_ring.map_fd;
 	b->on_cpu = b->light->progs.on_cpu.prog_fd;
 	b->woken = &b->light->bss->spb_woken;
+	b->wake_bytes = &b->light->bss->spb_wake_bytes;
 	b->lost = (const uint64_t *)b->light->bss->spb_lost;
 	return 0;
 }
@@ -309,7 +345,7 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->skel->rodata->spb_without = b->lacks;
 	b->skel->rodata->spb_kernel = want->kernel_frames;
 	b->skel->rodata->spb_counted = want->counted;
-	b->skel->rodata->spb_wake_bytes = want->ring_bytes / 3;
+	b->skel->bss->spb_wake_bytes = wake_bytes(want->ring_bytes);
 	b->skel->rodata->spb_max_stack = max_stack(want);
 	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
 	bpf_map__set_max_entries(b->skel->maps.spb_scratch, n_scratch(b, want));
@@ -325,6 +361,7 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->ring = bpf_map__fd(b->skel->maps.spb_ring);
 	b->on_cpu = bpf_program__fd(on_cpu);
 	b->woken = &b->skel->bss->spb_woken;
+	b->wake_bytes = &b->skel->bss->spb_wake_bytes;
 	b->lost = (const uint64_t *)b->skel->bss->spb_lost;
 	return 0;
 }
@@ -335,12 +372,13 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	b->after = want->off_cpu && !(b->lacks & (SPB_TASK_WORK | SPB_EXIT)) &&
 		   want->min_ns >= AFTER_MIN_NS;
 	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
-	b->ring_bytes = want->ring_bytes;
 	int rc = want->off_cpu || b->plain || b->lacks & SPB_LOADER ? -ENOSYS : load_light(b, want);
 	/* What is not allowed the one way is not the other: no use to read the BTF. */
 	if (rc < 0 && rc != -EPERM && rc != -EACCES)
 		rc = load_full(b, want);
-	return rc < 0 ? explain(rc, cure, err) : map_ring(b, err);
+	if (rc < 0)
+		return explain(rc, cure, err);
+	return open_ring(b, b->light ? want->first_bytes : want->ring_bytes, err);
 }
 
 /*
@@ -378,8 +416,8 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 	struct cap_bpf *b = calloc(1, sizeof *b);
 	if (!b)
 		return sp_err_nomem(err);
-	b->reader = b->writers = MAP_FAILED;
-	b->epoll_fd = -1;
+	b->now = b->before = (struct mapping){.reader = MAP_FAILED, .writers = MAP_FAILED};
+	b->epoll_fd = b->larger = -1;
 	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	libbpf_set_print(say);
 	rc = find_lacks(b, want->off_cpu, err);
@@ -400,12 +438,12 @@ void cap_bpf_close(struct cap_bpf *b)
 	for (size_t i = 0; i < b->n_links; i++)
 		close(b->links[i]);
 	free(b->links);
-	if (b->reader != MAP_FAILED)
-		munmap(b->reader, b->page_bytes);
-	if (b->writers != MAP_FAILED)
-		munmap(b->writers, b->page_bytes + 2 * b->ring_bytes);
+	unmap(&b->now, b->page_bytes);
+	unmap(&b->before, b->page_bytes);
 	if (b->epoll_fd >= 0)
 		close(b->epoll_fd);
+	if (b->larger >= 0)
+		close(b->larger);
 	if (b->light)
 		light_bpf__destroy(b->light);
 	if (b->skel)
@@ -578,11 +616,58 @@ void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 {
 	*r = (struct cap_ring){.kind = &cap_bpf_ring_kind,
 			       .fd = b->epoll_fd,
-			       .base = b->reader,
-			       .data = (const uint8_t *)b->writers + b->page_bytes,
-			       .size = b->ring_bytes,
+			       .base = b->now.reader,
+			       .data = (const uint8_t *)b->now.writers + b->page_bytes,
+			       .size = b->now.bytes,
 			       .page_bytes = b->page_bytes,
 			       .map_fd = b->ring};
+}
+
+/* The programs' next records go into that ring. The kernel returns when none that began before still
+ * runs (kernel/bpf/syscall.c, maybe_wait_bpf_programs). */
+static int put_in_place(struct cap_bpf *b, int fd, struct sp_err *err)
+{
+	uint32_t key = 0;
+	if (bpf_map_update_elem(b->light->maps.spb_rings.map_fd, &key, &fd, BPF_ANY) < 0)
+		return sp_err_errno(err, "cannot put a larger ring in place: bpf_map_update_elem");
+	return 0;
+}
+
+int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
+		 struct sp_err *err)
+{
+	struct mapping m;
+	if (!b->light)
+		return 0;
+	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "spb_ring", 0, 0, (uint32_t)bytes, NULL);
+	if (fd < 0)
+		return sp_err_errno(err, "cannot make a larger ring: bpf_map_create");
+	int rc = map_ring(&m, fd, bytes, b->page_bytes, err);
+	if (rc >= 0) {
+		rc = watch_ring(b, fd, err);
+		if (rc >= 0)
+			rc = put_in_place(b, fd, err);
+		if (rc < 0)
+			unmap(&m, b->page_bytes);
+	}
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	rc = cap_ring_scan(r, err); /* the last of it */
+	unmap(&b->before, b->page_bytes);
+	b->before = b->now;
+	b->now = m;
+	if (b->larger >= 0)
+		close(b->larger);
+	b->ring = b->larger = fd;
+	__atomic_store_n(b->wake_bytes, wake_bytes(bytes), __ATOMIC_RELAXED);
+	free(old->queue);
+	*old = *r;
+	old->kind = &cap_bpf_old_kind;
+	old->fd = -1;
+	cap_bpf_ring(b, r);
+	return rc < 0 ? rc : 1;
 }
 
 #else
@@ -684,6 +769,13 @@ void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 {
 	(void)b;
 	*r = (struct cap_ring){.fd = -1};
+}
+
+int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
+		 struct sp_err *err)
+{
+	(void)b, (void)r, (void)old, (void)bytes, (void)err;
+	return 0;
 }
 
 #endif

@@ -21,6 +21,8 @@ struct cap_bpf_want {
 	bool kernel_frames;
 	bool counted; /* PERF_EVENT_IOC_REFRESH is to count the samples */
 	size_t ring_bytes; /* a power of two of pages, at most CAP_BPF_RING_MAX */
+	/* No more than that: what the ring begins with where it can grow. */
+	size_t first_bytes;
 	size_t n_cpus_avail;
 	/* Time off the CPU; the rest is for it. */
 	bool off_cpu;
@@ -79,6 +81,13 @@ uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r);
 extern const struct cap_ring_kind cap_bpf_ring_kind;
 uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en);
+/* A ring of that size in place of r. What waits in r, all of it, goes to old, in which nothing may
+ * wait, and stays valid until the next time. 1: done; 0: this ring cannot grow; or an error, and all
+ * is as before. Takes some 10 ms, in which samples go into the new ring already. */
+int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
+		 struct sp_err *err);
+/* That of old: no program writes to it any more. */
+extern const struct cap_ring_kind cap_bpf_old_kind;
 /* The reader is about to look: the next mark wakes it again. */
 void cap_bpf_looking(struct cap_bpf *b);
 

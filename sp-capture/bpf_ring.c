@@ -97,5 +97,28 @@ static void release(struct cap_ring *r)
 		atomic_store_explicit(reader_at(r), r->tail, memory_order_release);
 }
 
+static int scan_nothing(struct cap_ring *r, struct sp_err *err)
+{
+	(void)err;
+	cap_ring_compact(r);
+	return 0;
+}
+
+static uint64_t used_nothing(const struct cap_ring *r)
+{
+	(void)r;
+	return 0;
+}
+
+static void release_nothing(struct cap_ring *r)
+{
+	(void)r;
+}
+
+const struct cap_ring_kind cap_bpf_old_kind = {.scan = scan_nothing,
+					       .used = used_nothing,
+					       .release = release_nothing,
+					       .is_borrowed = true};
+
 const struct cap_ring_kind cap_bpf_ring_kind = {
 	.scan = scan, .used = used, .release = release, .is_borrowed = true};

@@ -95,9 +95,9 @@ static bool rings(struct cap_session *s, size_t shared)
 		line("rings", false, err.msg, s->sampler.cure);
 	else if (shared)
 		snprintf(why, sizeof why,
-			 "%zu KiB for all CPUs, of which stacks take what they use; %zu KiB per CPU "
-			 "for side-band",
-			 shared / 1024, got / 1024);
+			 "%zu KiB for all CPUs, %zu KiB when stacks are large, which take what they "
+			 "use; %zu KiB per CPU for side-band",
+			 shared / 1024, s->most_ring_bytes / 1024, got / 1024);
 	else
 		snprintf(why, sizeof why, "%zu KiB per CPU, %llu samples of %u stack bytes%s",
 			 got / 1024, (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
@@ -185,7 +185,8 @@ static bool engine(struct cap_session *s, size_t *shared)
 	*shared = 0;
 	if (cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0)
 		return false; /* which was said */
-	want.ring_bytes = cap_session_bpf_ring(s);
+	cap_session_bpf_ring(s, &want.first_bytes, &want.ring_bytes);
+	s->most_ring_bytes = want.ring_bytes;
 	bool loads = bpf_loads("BPF", &want, &sampling);
 	want.off_cpu = true;
 	bool waits = bpf_loads("BPF, off-CPU", &want, &waiting);

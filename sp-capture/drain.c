@@ -1,10 +1,12 @@
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
 
+#include "base/cli.h"
 #include "rings.h"
 #include "session.h"
 
 #define WAITING_FORKS 16u /* of a process, its parent, …, that wait in the rings */
+#define MANY 4u           /* records, of which a mean says something */
 
 /* Who was born while we attach: their events come by inheritance. */
 static void note_births(struct cap_session *s, const struct cap_ring *r)
@@ -169,10 +171,45 @@ static void emit_one(struct cap_session *s, size_t ring)
 	cap_emit_record(&s->emit, r, en, r->index);
 }
 
+/* The ring of the BPF engine is to hold 250 ms of the rate and of the stacks that there are, and twice
+ * what nobody took in time. */
+static size_t wanted_bytes(const struct cap_session *s, const struct cap_ring *r)
+{
+	uint64_t used = cap_ring_used(r), n = r->n - r->at, want = 0;
+	size_t size = r->size;
+	if (n >= MANY)
+		want = cap_ring_need(used / n, s->sampler.rate_hz) * s->n_cpus;
+	if (used > size / 3 && want < 2 * size)
+		want = 2 * size;
+	while (size < want && size < s->most_ring_bytes)
+		size *= 2;
+	return size;
+}
+
+static void grow_ring(struct cap_session *s, size_t bytes)
+{
+	struct cap_ring *r = &s->rings[s->n_cpus], *old = &s->rings[s->n_cpus + 1];
+	struct sp_err err;
+	if (old->at < old->n)
+		return; /* not told yet */
+	int rc = cap_bpf_grow(s->bpf, r, old, bytes, &err);
+	if (rc > 0) {
+		sp_detail("a ring of %zu KiB instead of %zu KiB", bytes / 1024,
+			  s->ring_bytes / 1024);
+		s->old_rings_written += old->scanned;
+		s->ring_bytes = bytes;
+		return;
+	}
+	if (rc < 0)
+		sp_note("%s; going on with %zu KiB", err.msg, s->ring_bytes / 1024);
+	s->most_ring_bytes = s->ring_bytes;
+}
+
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 {
 	uint64_t now = cap_now_ns();
 	uint64_t fill = 0;
+	size_t wanted = s->ring_bytes;
 	if (s->bpf)
 		look_at_programs(s, now);
 	int rc = cap_session_look(s, s->n_rings, err);
@@ -187,6 +224,8 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		if (s->attaching)
 			note_births(s, r);
 	}
+	if (s->bpf && !all && s->ring_bytes < s->most_ring_bytes)
+		wanted = wanted_bytes(s, &s->rings[s->n_cpus]);
 	/* A record that was not committed when a ring was scanned carries a time from just before:
 	 * what is older than the scan before this one is complete. Under pressure, or when that was only
 	 * just now: than 1 ms. */
@@ -210,5 +249,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	cap_output_push(s->out); /* it lay in the rings */
 	for (size_t i = 0; i < s->n_rings; i++)
 		cap_ring_release(&s->rings[i]);
+	if (wanted > s->ring_bytes)
+		grow_ring(s, wanted);
 	return found;
 }

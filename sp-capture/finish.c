@@ -36,7 +36,7 @@ static void emit_counters(struct cap_session *s)
 	sp_count(c, SP_C_samples, 0);
 	sp_count(c, SP_C_sample_events, 0);
 	sp_count(c, SP_C_kernel_enabled, s->sampler.kernel_frames);
-	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->ring_bytes);
+	sp_count(c, SP_C_minimum_ring_buffer_bytes, s->first_ring_bytes);
 	sp_count(c, SP_C_maximum_ring_buffer_bytes, s->ring_bytes);
 	sp_buf_str(&b, "stage sp-capture\n");
 	for (unsigned i = 0; i < SP_N_COUNTERS; i++)

@@ -121,7 +121,9 @@ static void say_closing(const struct cap_session *s)
 			"\"throttled\": %llu, \"cpu_us\": %.0f, \"seconds\": %.3f}\n",
 			samples, lost, s->sampler.event->name,
 			(unsigned long long)s->sampler.rate_hz, threads, s->ring_bytes,
-			s->bpf ? (unsigned long long)s->rings[s->n_cpus].scanned : 0ull,
+			s->bpf ? (unsigned long long)(s->old_rings_written +
+						      s->rings[s->n_cpus].scanned)
+			       : 0ull,
 			(unsigned long long)s->n_bytes, s->bpf ? "bpf" : "perf",
 			(unsigned long long)c->v[SP_C_throttled], cpu, seconds);
 		return;

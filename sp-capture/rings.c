@@ -15,12 +15,17 @@ uint64_t cap_sample_bytes(uint32_t stack_bytes)
 	return bytes < 65536 ? bytes : 65536;
 }
 
+uint64_t cap_ring_need(uint64_t sample_bytes, uint64_t rate_hz)
+{
+	return sample_bytes * rate_hz / RING_PART_S;
+}
+
 size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, size_t page_bytes)
 {
 	size_t size = page_bytes;
 	if (asked)
 		return cap_ring_floor(asked, page_bytes);
-	uint64_t want = cap_sample_bytes(stack_bytes) * rate_hz / RING_PART_S;
+	uint64_t want = cap_ring_need(cap_sample_bytes(stack_bytes), rate_hz);
 	uint64_t least = cap_sample_bytes(stack_bytes) * 16;
 	if (want < least)
 		want = least;

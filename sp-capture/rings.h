@@ -10,6 +10,9 @@
 /* Bytes that one sample reserves in a ring: the whole stack size, whatever is used of it. */
 uint64_t cap_sample_bytes(uint32_t stack_bytes);
 
+/* Bytes of 250 ms on one CPU. */
+uint64_t cap_ring_need(uint64_t sample_bytes, uint64_t rate_hz);
+
 /* A power of two of at least a page: 250 ms of the rate, at most CAP_RING_MAX; or what the user
  * asked for, rounded down. */
 size_t cap_ring_size(uint64_t asked, uint64_t rate_hz, uint32_t stack_bytes, size_t page_bytes);

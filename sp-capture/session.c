@@ -22,8 +22,12 @@
 #define MIN_INTERVAL_NS UINT64_C(2000000)
 #define MAX_INTERVAL_NS UINT64_C(40000000)
 #define SHORT_TURN_NS 400000
-#define BPF_RING_MIN ((uint64_t)8 << 20)   /* by default: some stacks of the greatest depth */
 #define BPF_RING_MAX ((uint64_t)256 << 20) /* by default */
+#define BPF_RING_MIN ((uint64_t)8 << 20)   /* by default: some stacks of the greatest depth */
+/* What it begins with: the kernel clears all pages of a ring, a record takes what is used of a stack,
+ * and most programs use less than half of that. */
+#define BPF_FIRST_MIN ((uint64_t)4 << 20)
+#define BPF_FIRST_STACK 20480u
 
 static void on_thread_exit(void *arg, int32_t tid)
 {
@@ -82,16 +86,20 @@ static uint64_t switch_rate(const struct cap_session *s)
 	return s->sampler.rate_hz < CAP_DEFAULT_HZ ? CAP_DEFAULT_HZ : s->sampler.rate_hz;
 }
 
-size_t cap_session_bpf_ring(const struct cap_session *s)
+void cap_session_bpf_ring(const struct cap_session *s, size_t *first, size_t *whole)
 {
 	const struct cap_options *o = s->o;
 	size_t page = s->kernel.page_bytes;
 	uint64_t hz = o->off_cpu ? switch_rate(s) : s->sampler.rate_hz;
 	uint64_t ring = cap_ring_size(o->ring_bytes, hz, o->stack_bytes, page) * s->kernel.n_cpus;
 	uint64_t most = o->ring_bytes ? CAP_BPF_RING_MAX : BPF_RING_MAX;
+	uint64_t small = cap_ring_need(BPF_FIRST_STACK, hz) * s->kernel.n_cpus;
 	if (!o->ring_bytes && ring < BPF_RING_MIN)
 		ring = BPF_RING_MIN;
-	return cap_ring_floor(ring < most ? ring : most, page);
+	if (small < BPF_FIRST_MIN)
+		small = BPF_FIRST_MIN;
+	*whole = cap_ring_floor(ring < most ? ring : most, page);
+	*first = o->ring_bytes || small > *whole ? *whole : cap_ring_floor(small, page);
 }
 
 static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err *err)
@@ -101,7 +109,6 @@ static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err 
 		.max_stack = o->stack_given ? o->stack_bytes : 0,
 		.kernel_frames = s->sampler.kernel_frames,
 		.counted = cap_system_is_counted(s),
-		.ring_bytes = cap_session_bpf_ring(s),
 		.n_cpus_avail = s->kernel.n_cpus_avail,
 		.off_cpu = o->off_cpu,
 		.min_ns = o->off_min_ns,
@@ -112,6 +119,8 @@ static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err 
 		.kernel_threads = o->kernel_threads,
 		.in_group = o->cgroup != NULL,
 	};
+	cap_session_bpf_ring(s, &want.first_bytes, &want.ring_bytes);
+	s->most_ring_bytes = want.ring_bytes;
 	return cap_bpf_open(&s->bpf, &want, cure, err);
 }
 
@@ -154,7 +163,8 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	if (!s->bpf_lost)
 		return sp_err_nomem(err);
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
-	s->ring_bytes = s->rings[s->n_cpus].size;
+	s->rings[s->n_cpus + 1] = (struct cap_ring){.kind = &cap_bpf_old_kind, .fd = -1, .size = 1};
+	s->ring_bytes = s->first_ring_bytes = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, s->n_cpus, &s->sampler, &side, 8, err);
 	return rc < 0 || s->o->all ? rc : cap_attach_side_band(s, err);
@@ -178,7 +188,7 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	const struct cap_options *o = s->o;
 	s->n_cpus = s->kernel.n_cpus;
 	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
-	s->n_rings = s->bpf ? s->n_cpus + 1 : s->n_fds;
+	s->n_rings = s->bpf ? s->n_cpus + 2 : s->n_fds;
 	s->rings = calloc(s->n_rings, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
@@ -199,6 +209,7 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 		s->rings[i].of_switches = true;
 	if (s->ring_bytes < wanted)
 		cap_rings_say_smaller(&s->kernel, s->ring_bytes, wanted);
+	s->first_ring_bytes = s->ring_bytes;
 	set_pace(s);
 	return 0;
 }

@@ -40,10 +40,12 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine one more:
-	 * its samples. */
+	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine two more:
+	 * its samples, and what is left of the ring that they came into before. */
 	struct cap_ring *rings;
 	size_t n_cpus, n_rings, ring_bytes;
+	size_t first_ring_bytes, most_ring_bytes; /* the BPF engine's ring grows from the one to the other */
+	uint64_t old_rings_written;               /* bytes, into those before */
 	size_t n_fds; /* of a task: one for each ring of those that are for good */
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
@@ -177,7 +179,8 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 		    char cure[400], struct sp_err *err);
 void cap_session_deinit(struct cap_session *s);
 
-/* The size of the ring that the CPUs share with the BPF engine, from options, kernel and sampler. */
-size_t cap_session_bpf_ring(const struct cap_session *s);
+/* The ring that the CPUs share with the BPF engine, from options, kernel and sampler: what it begins
+ * with, where it can grow, and what it grows to. */
+void cap_session_bpf_ring(const struct cap_session *s, size_t *first, size_t *whole);
 
 #endif

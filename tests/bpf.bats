@@ -19,6 +19,10 @@ all_deep() { # SPOOL DEPTH
 		END { if (all < 50 || good < all * 0.95) { print good + 0 " of " all; exit 1 } }'
 }
 
+ring_of() { # minimum|maximum: what the stream in s says
+	stream ext s | sed -n "s/.*$1_ring_buffer_bytes \\([0-9]*\\).*/\\1/p"
+}
+
 # bats test_tags=smoke
 @test "a launched command by BPF: a known chain, one id, in time order, stacks trimmed" {
 	need_bpf
@@ -42,6 +46,23 @@ all_deep() { # SPOOL DEPTH
 		profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 300
 		all_deep x.spool "$depth" || fail "depth $depth: $(cat x.spool.unwind)"
 	done
+}
+
+@test "the ring grows with the stacks: all samples come, in time order, those on both sides of it too" {
+	need_bpf
+	sp-capture --engine=bpf -F 199 -- "$SP_PROG/deep" 330 800 >s 2>log
+	holds "$(cat log)" " samples, 0 lost;"
+	[ "$(ring_of minimum)" -lt "$(ring_of maximum)" ] || fail "$(ring_of minimum) $(ring_of maximum)"
+	stream order s
+	n=$(stream stacks s | wc -l)
+	[ "$n" -gt 140 ] || fail "$n samples"
+	sp-unwind <s 2>log | sp-spool -o x.spool 2>>log
+	all_deep x.spool 330 || fail "$(cat log)"
+	# Of small stacks it stays as it is; so it does when its size was asked for.
+	sp-capture --engine=bpf -F 999 -- "$SP_PROG/chain-pie" 200 >s 2>log
+	equal "$(ring_of minimum)" "$(ring_of maximum)"
+	sp-capture --engine=bpf -F 199 --ring 1M -- "$SP_PROG/deep" 330 200 >s 2>log
+	equal "$(ring_of minimum)" "$(ring_of maximum)"
 }
 
 @test "what older kernels lack is done without: registers, stack ends, copies" {

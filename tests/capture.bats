@@ -1103,10 +1103,10 @@ sp-capture: see 'sp-capture --help'"
 	kill -CONT "$pid"
 }
 
-# The CPUs share the ring of the BPF engine: a power of two, 256 MiB at most.
-shared_ring() { # BYTES OF A CPU
-	local all=$(($1 * $(nproc --all))) bytes=$1
-	while [ $((bytes * 2)) -le $all ] && [ $bytes -lt $((256 << 20)) ]; do bytes=$((bytes * 2)); done
+# The CPUs share the ring of the BPF engine, which begins with room for stacks of 20 KiB.
+first_ring() { # HZ
+	local all=$((20480 * $1 / 4 * $(nproc --all))) bytes=$((4 << 20))
+	while [ $((bytes * 2)) -le $all ]; do bytes=$((bytes * 2)); done
 	echo $bytes
 }
 
@@ -1132,8 +1132,8 @@ shared_ring() { # BYTES OF A CPU
 	done <<-X
 		perf 999 55 16777216
 		perf 4999 48 67108864
-		bpf 999 55 $(shared_ring 16777216)
-		bpf 4999 48 $(shared_ring 67108864)
+		bpf 999 55 $(first_ring 999)
+		bpf 4999 48 $(first_ring 4999)
 	X
 }
 

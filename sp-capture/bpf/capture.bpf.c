@@ -30,15 +30,41 @@ const volatile __u32 spb_without = 0;
 const volatile __u32 spb_max_stack = SPB_MAX_STACK;
 const volatile __u32 spb_kernel = 0;           /* kernel chains too */
 const volatile __u32 spb_counted = 0;          /* the event counts its samples: 1 is returned */
-const volatile __u64 spb_wake_bytes = 0;       /* a ring that holds so much wakes its reader */
 
-__u32 spb_woken = 0; /* set here, cleared by the reader */
+__u64 spb_wake_bytes = 0; /* a ring that holds so much wakes its reader; set by it */
+__u32 spb_woken = 0;      /* set here, cleared by the reader */
 __u64 spb_lost[SPB_MAX_CPUS] = {0};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } spb_ring SEC(".maps");
+
+#ifdef SPB_LIGHT
+struct any_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* of any size, in truth */
+};
+
+/* The ring in use: samples alone begin with a small one, and the reader puts larger ones in place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct any_ring);
+} spb_rings SEC(".maps") = {.values = {(struct any_ring *)&spb_ring}};
+
+static __always_inline void *ring_in_use(void)
+{
+	__u32 key = 0;
+	return bpf_map_lookup_elem(&spb_rings, &key);
+}
+#else
+static __always_inline void *ring_in_use(void)
+{
+	return &spb_ring;
+}
+#endif
 
 /* Where a thread's stack ends. */
 struct end {
@@ -220,9 +246,9 @@ static __always_inline void count_lost(void)
 	__sync_fetch_and_add(&spb_lost[cpu & (SPB_MAX_CPUS - 1)], 1);
 }
 
-static __always_inline __u64 wake(void)
+static __always_inline __u64 wake(void *ring)
 {
-	if (spb_woken || bpf_ringbuf_query(&spb_ring, BPF_RB_AVAIL_DATA) < spb_wake_bytes)
+	if (spb_woken || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) < spb_wake_bytes)
 		return BPF_RB_NO_WAKEUP;
 	spb_woken = 1;
 	return BPF_RB_FORCE_WAKEUP;
@@ -292,11 +318,14 @@ static __always_inline __u32 head_size(const struct work *w)
 static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_struct *other)
 {
 	struct bpf_dynptr d;
+	void *ring = ring_in_use();
 	__u64 sp = REGS_SP(&w->r);
 	__u32 off = head_size(w);
+	if (!ring)
+		return;
 	bool whole = other || has_user_dynptr();
 	__u32 total = off + ((size + 7) & ~7u) + (whole ? 0 : PAGE);
-	if (bpf_ringbuf_reserve_dynptr(&spb_ring, total, 0, &d) < 0) {
+	if (bpf_ringbuf_reserve_dynptr(ring, total, 0, &d) < 0) {
 		bpf_ringbuf_discard_dynptr(&d, 0);
 		count_lost();
 		return;
@@ -306,16 +335,17 @@ static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_s
 	if (w->s.stack_bytes < size)
 		w->s.flags |= SPB_FAULTED;
 	bpf_dynptr_write(&d, 0, w, off, 0);
-	bpf_ringbuf_submit_dynptr(&d, wake());
+	bpf_ringbuf_submit_dynptr(&d, wake(ring));
 }
 
 static __always_inline void put_scratch(struct work *w, __u32 size)
 {
 	__u32 key = bpf_get_smp_processor_id() * 2 + (w->s.kind != SPB_ON_CPU);
 	struct scratch *to = bpf_map_lookup_elem(&spb_scratch, &key);
+	void *ring = ring_in_use();
 	__u64 sp = REGS_SP(&w->r);
 	__u32 done = 0, off = head_size(w);
-	if (!to) {
+	if (!to || !ring) {
 		count_lost();
 		return;
 	}
@@ -336,7 +366,7 @@ static __always_inline void put_scratch(struct work *w, __u32 size)
 		w->s.flags |= SPB_FAULTED;
 	bpf_probe_read_kernel(to->bytes, off, w);
 	__u32 total = off + ((done + 7) & ~7u);
-	if (total > sizeof *to || bpf_ringbuf_output(&spb_ring, to, total, wake()) < 0)
+	if (total > sizeof *to || bpf_ringbuf_output(ring, to, total, wake(ring)) < 0)
 		count_lost();
 }
 
