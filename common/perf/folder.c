@@ -138,8 +138,6 @@ static int fill_head(struct sp_reader *r, struct part *p, struct sp_err *err)
 			       ? 0
 			       : sp_record_time(p->head.raw, p->head.size,
 						sp_events_of(&r->ev, p->head.raw, p->head.size));
-	if (p->head_time == UINT64_MAX)
-		p->head_time = 0;
 	sp_chunk_hold(p->head.chunk);
 	p->has_head = true;
 	return 1;

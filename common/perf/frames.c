@@ -65,7 +65,7 @@ static void read_late_features(struct sp_reader *r)
 	if (sp_source_read(s, UINT64_MAX, HEAD_BYTES_MAX, &tail, NULL) >= 0) {
 		part.data = tail.data;
 		part.size = tail.len;
-		sp_file_features_parse(&r->ev, &r->layout, &part);
+		sp_reader_features(r, &part);
 	}
 	sp_buf_deinit(&tail);
 }

@@ -42,6 +42,18 @@ int sp_trailer_id_offset(const struct sp_attr *a)
 	return 8 + 8 * (int)count_bits(a->sample_type & (SP_SAMPLE_STREAM_ID | SP_SAMPLE_CPU));
 }
 
+/* All ones are perf's mark for a record without one (tools/perf/util/evsel.c). */
+static uint64_t time_of_word(uint64_t v)
+{
+	return v == UINT64_MAX ? 0 : v;
+}
+
+static void set_time(struct sp_record *rec, uint64_t v)
+{
+	rec->time_ns = time_of_word(v);
+	rec->has_time = v != UINT64_MAX;
+}
+
 uint64_t sp_record_time(const uint8_t *raw, size_t size, const struct sp_event *event)
 {
 	if (!event || !(event->attr.sample_type & SP_SAMPLE_TIME))
@@ -50,12 +62,12 @@ uint64_t sp_record_time(const uint8_t *raw, size_t size, const struct sp_event *
 	if (sp_get32(raw) == SP_PERF_SAMPLE) {
 		size_t at = 8 + 8 * count_bits(type & (SP_SAMPLE_IDENTIFIER | SP_SAMPLE_IP |
 						       SP_SAMPLE_TID));
-		return at + 8 <= size ? sp_get64(raw + at) : 0;
+		return at + 8 <= size ? time_of_word(sp_get64(raw + at)) : 0;
 	}
 	size_t trailer = sp_sample_id_size(&event->attr);
 	if (!trailer || trailer + 8 > size)
 		return 0;
-	return sp_get64(raw + size - trailer + (type & SP_SAMPLE_TID ? 8 : 0));
+	return time_of_word(sp_get64(raw + size - trailer + (type & SP_SAMPLE_TID ? 8 : 0)));
 }
 
 /* --- samples --- */
@@ -236,10 +248,8 @@ static void read_head(struct sp_record *rec, struct sp_cursor *in, const struct 
 		rec->tid = (int32_t)sp_cur_u32(&c);
 		rec->has_tid = true;
 	}
-	if (type & SP_SAMPLE_TIME) {
-		rec->time_ns = sp_cur_u64(&c);
-		rec->has_time = true;
-	}
+	if (type & SP_SAMPLE_TIME)
+		set_time(rec, sp_cur_u64(&c));
 	if (type & SP_SAMPLE_ADDR)
 		s->addr = sp_cur_u64(&c);
 	if (type & SP_SAMPLE_ID)
@@ -312,10 +322,8 @@ static size_t read_sample_id(struct sp_record *rec, const struct sp_event *event
 		rec->tid = (int32_t)sp_cur_u32(&c);
 		rec->has_tid = true;
 	}
-	if (type & SP_SAMPLE_TIME) {
-		rec->time_ns = sp_cur_u64(&c);
-		rec->has_time = true;
-	}
+	if (type & SP_SAMPLE_TIME)
+		set_time(rec, sp_cur_u64(&c));
 	sp_cur_skip(&c, 8 * (uint64_t)count_bits(type & (SP_SAMPLE_ID | SP_SAMPLE_STREAM_ID)));
 	if (type & SP_SAMPLE_CPU)
 		rec->cpu = sp_cur_u32(&c);

@@ -49,6 +49,18 @@ static int bad_header(const struct sp_reader *r, int rc, const struct sp_err *wh
 	return sp_err_set(err, rc, 0, "cannot read %s: %s", name ? name : "the input", why->msg);
 }
 
+void sp_reader_features(struct sp_reader *r, const struct sp_file_part *part)
+{
+	const struct sp_file_section *data = &r->layout.data;
+	uint64_t end = data->offset + data->size;
+	bool lacks = sp_file_features_parse(&r->ev, &r->layout, part) > 0;
+	if (lacks && part->offset + part->size >= end) /* else the data is told to be cut */
+		sp_reader_complain(r, SP_INPUT_CUT,
+				   "it lacks features, which should stand behind its data, from "
+				   "offset %llu on",
+				   (unsigned long long)end);
+}
+
 /* A perf.data file: attrs and features now; through a pipe, features when they come. */
 static int open_file(struct sp_reader *r, struct sp_err *err)
 {
@@ -72,9 +84,11 @@ static int open_file(struct sp_reader *r, struct sp_err *err)
 	rc = sp_file_attrs_parse(&r->ev, l, &part, &why);
 	if (rc > 0)
 		sp_reader_complain(r, SP_INPUT_DAMAGED,
-				   "ids of its events lie outside of the file");
+				   "ids of its events lie outside of the file, say its attributes "
+				   "at offset %llu",
+				   (unsigned long long)l->attrs.offset);
 	if (rc >= 0 && s->mapped && l->data.size)
-		rc = sp_file_features_parse(&r->ev, l, &part);
+		sp_reader_features(r, &part);
 	sp_buf_deinit(&head);
 	if (rc < 0)
 		return bad_header(r, rc, &why, err);
@@ -367,8 +381,6 @@ static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct f
 	if (r->flags & SP_READER_UNORDERED)
 		return give(r, rec, f->raw, f->size, f->pos, f->chunk);
 	uint64_t time = sp_record_time(f->raw, f->size, sp_events_of(&r->ev, f->raw, f->size));
-	if (time == UINT64_MAX) /* perf's mark for no time */
-		time = 0;
 	if (time && time < r->given_time)
 		sp_count(&r->counters, SP_C_out_of_order, 1);
 	if (!ordered || !time) { /* without a time: before all that wait */

@@ -67,6 +67,9 @@ struct sp_reader {
 void sp_reader_complain(struct sp_reader *r, enum sp_input_state state, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The features of a perf.data file, of which part is there; that some are not is told. */
+void sp_reader_features(struct sp_reader *r, const struct sp_file_part *part);
+
 /* The input ends here, whether it should or not. */
 void sp_reader_input_ended(struct sp_reader *r);
 

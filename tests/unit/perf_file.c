@@ -42,7 +42,18 @@ static void test_files(bool be)
 	r = open_bytes(e.b.data, data_end - 10, 0);
 	tap_str(times(r), "2 3", "a cut file gives what is whole");
 	tap_ok(r && sp_reader_state(r) == SP_INPUT_CUT, "and is cut");
+	tap_ok(r && strstr(sp_reader_complaint(r), "inside a record"), "inside of a record");
 	sp_reader_close(r);
+	for (size_t cut = 1; cut <= 16 + 68; cut += 20) { /* in the features, or their table */
+		char where[32];
+		snprintf(where, sizeof where, "offset %zu on", data_end);
+		r = open_bytes(e.b.data, e.b.len - cut, 0);
+		tap_str(times(r), "1 2 3", "a file cut behind its data has all of these");
+		tap_ok(r && sp_reader_state(r) == SP_INPUT_CUT &&
+			       strstr(sp_reader_complaint(r), where),
+		       "and is told to be cut, and from where");
+		sp_reader_close(r);
+	}
 	sp_buf_deinit(&e.b);
 
 	e = (struct enc){.be = be};
