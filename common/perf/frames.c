@@ -45,7 +45,7 @@ void sp_reader_input_ended(struct sp_reader *r)
 		sp_reader_complain(
 			r, SP_INPUT_CUT,
 			"its header gives the data no size: the program that wrote it was killed");
-	if (r->in->decomp && sp_decomp_rest(r->in->decomp))
+	if (r->in->passing || (r->in->decomp && sp_decomp_rest(r->in->decomp)))
 		sp_reader_complain(r, SP_INPUT_CUT,
 				   "its compressed data ends inside a record, behind that at "
 				   "offset %llu",
@@ -168,9 +168,33 @@ static void give_up_expanding(struct sp_reader *r, const char *why)
 	sp_reader_complain(r, SP_INPUT_DAMAGED, "the compressed record at offset %llu: %s",
 			   (unsigned long long)r->in->expanding_pos, why);
 	r->in->expanding = false;
+	r->in->passing = 0;
 	r->in->decomp_broken = true;
 	sp_decomp_free(r->in->decomp);
 	r->in->decomp = NULL;
+}
+
+/* Have the header of the next record that is compressed; what no record can hold is passed over, and
+ * may go on in the next compressed one. */
+static int expanded_header(struct sp_reader *r, struct frame *f, const uint8_t **p,
+			   struct sp_err *err)
+{
+	struct part *in = r->in;
+	for (;;) {
+		int rc = sp_decomp_peek(in->decomp, in->passing ? 1 : 8, p, &f->chunk, err);
+		if (rc <= 0)
+			return rc;
+		if (!in->passing) {
+			in->passing = simpleperf_size(r, *p);
+			if (!in->passing)
+				return 1;
+			sp_count(&r->counters, SP_C_skipped_records, 1);
+		}
+		size_t have = sp_decomp_rest(in->decomp);
+		size_t n = have < in->passing ? have : (size_t)in->passing;
+		sp_decomp_take(in->decomp, n);
+		in->passing -= n;
+	}
 }
 
 /* The next record out of the compressed one under way: 1, or 0 when it is used up. */
@@ -178,7 +202,7 @@ static int expanded_frame(struct sp_reader *r, struct frame *f, struct sp_err *e
 {
 	struct sp_err why;
 	const uint8_t *p;
-	int rc = sp_decomp_peek(r->in->decomp, 8, &p, &f->chunk, &why);
+	int rc = expanded_header(r, f, &p, &why);
 	if (rc == 1) {
 		f->size = sp_reader_frame_size(r, p);
 		uint32_t type = sp_reader_frame_type(r, p);

@@ -24,6 +24,7 @@ struct part {
 	struct sp_decomp *decomp; /* owned; made by the first compressed record */
 	bool expanding, decomp_broken;
 	uint64_t expanding_pos;
+	uint64_t passing; /* bytes of what is expanded that belong to no record */
 	/* of a folder: its next record, whose chunk is held */
 	bool has_head, ended;
 	struct frame head;

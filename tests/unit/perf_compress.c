@@ -99,6 +99,33 @@ static void test_compressed(void)
 	sp_buf_deinit(&inner.b);
 }
 
+/* simpleperf -z compresses its own records too, some of which are longer than a record can be. */
+static void test_simpleperf(void)
+{
+	struct enc e = {0}, inner = {0};
+	e_sample(&inner, id_a, 1, 1);
+	e_begin(&inner, 32769, 2); /* 0x20010 bytes */
+	sp_put16(inner.b.data + inner.start + 6, 16);
+	sp_buf_zero(&inner.b, 0x20008);
+	e_sample(&inner, id_a, 2, 1);
+	for (size_t cut = 0; cut < 2; cut++) {
+		e.b.len = 0;
+		head(&e);
+		size_t whole = inner.b.len;
+		inner.b.len -= cut * 100; /* inside of the long one */
+		put_compressed(&e, &inner.b, 30000, SP_PERF_COMPRESSED);
+		inner.b.len = whole;
+		struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+		tap_str(times(r), cut ? "1" : "1 2", "a long record of simpleperf's is passed over");
+		tap_eq(r ? sp_reader_counters(r)->v[SP_C_skipped_records] : 0, 1, "and counted");
+		tap_eq(r ? sp_reader_state(r) : 0, cut ? SP_INPUT_CUT : SP_INPUT_WHOLE,
+		       "it is whole, or cut");
+		sp_reader_close(r);
+	}
+	sp_buf_deinit(&e.b);
+	sp_buf_deinit(&inner.b);
+}
+
 /* 64 KiB of compressed zeros would expand to gigabytes. */
 static void test_bomb(void)
 {
@@ -141,6 +168,7 @@ static void test_bomb(void)
 int main(void)
 {
 	test_compressed();
+	test_simpleperf();
 	test_bomb();
 	return tap_done();
 }
