@@ -367,13 +367,12 @@ static bool are_neighbours(const struct cfi_section *s, size_t off, uint64_t nex
 	return e.kind == CFI_FDE && e.off == next_fde_svma - s->svma;
 }
 
-/* doubts: look into it where the table names no function. */
-static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde, bool doubts)
+enum uw_listed uw_module_look(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
 {
 	const struct cfi_section *s = &m->eh;
 	uw_module_ready(m);
 	if (!s->data)
-		return false;
+		return UW_NOT_LISTED;
 	const struct cfi_index *x = atomic_load_explicit(&m->eh_index, memory_order_acquire);
 	if (x || !m->table.n)
 		return index_fde(x ? x : distrust(lazily(m), false), s, svma, fde);
@@ -384,15 +383,14 @@ static bool eh_find(const struct uw_module *m, uint64_t svma, struct cfi_fde *fd
 			return index_fde(distrust(lazily(m), false), s, svma, fde);
 		if (svma >= fde->begin && svma < fde->end) {
 			fde->alone = fde->end <= e.next;
-			return true;
+			return UW_LISTED;
 		}
 		if (fde->end <= svma && are_neighbours(s, (size_t)off, e.next_fde_svma))
-			return false;
+			return UW_NOT_LISTED;
 	}
 	/* A gap, or a table that is unsorted or too short: looked into once a module. */
-	if (!doubts || atomic_load_explicit(&m->table_checked, memory_order_acquire))
-		return false;
-	return index_fde(distrust(lazily(m), true), s, svma, fde);
+	return atomic_load_explicit(&m->table_checked, memory_order_acquire) ? UW_NOT_LISTED
+									     : UW_IN_DOUBT;
 }
 
 static const struct cfi_marks *marks_in(const struct cfi_marked *v, const struct cfi_fde *fde)
@@ -431,16 +429,12 @@ const struct cfi_marks *uw_module_marks(const struct uw_module *cm, const struct
 	return found;
 }
 
-bool uw_module_lists(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde)
-{
-	return eh_find(m, svma, fde, false);
-}
-
-bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
-		    struct cfi_fde *fde)
+bool uw_module_search(const struct uw_module *m, uint64_t svma, enum uw_listed listed,
+		      const struct cfi_section **section, struct cfi_fde *fde)
 {
 	*section = &m->eh;
-	if (eh_find(m, svma, fde, true))
+	if (listed == UW_LISTED || (listed == UW_IN_DOUBT &&
+				    index_fde(distrust(lazily(m), true), &m->eh, svma, fde)))
 		return true;
 	const struct cfi_debug *d = uw_module_debug(m);
 	for (int i = 0; d && i < CFI_DEBUGS; i++) {
@@ -451,6 +445,12 @@ bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_s
 		}
 	}
 	return false;
+}
+
+bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
+		    struct cfi_fde *fde)
+{
+	return uw_module_search(m, svma, uw_module_look(m, svma, fde), section, fde);
 }
 
 /* ld.so's _start and _dl_start_user together have less (glibc 2.36: 80 bytes). */

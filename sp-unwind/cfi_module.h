@@ -78,9 +78,12 @@ static inline void uw_module_ready(const struct uw_module *m)
 /* The FDE in force at an address and the section that holds it. False: none. */
 bool uw_module_find(const struct uw_module *m, uint64_t svma, const struct cfi_section **section,
 		    struct cfi_fde *fde);
-/* The same by .eh_frame's table as it is: false also where uw_module_find would first have to see
- * whether the table lacks something, which takes all of .eh_frame. */
-bool uw_module_lists(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde);
+/* The two halves of it. The first goes by .eh_frame's table as it is; in doubt, the second looks
+ * whether that lacks something, for which all of .eh_frame is read. */
+enum uw_listed { UW_NOT_LISTED, UW_LISTED, UW_IN_DOUBT };
+enum uw_listed uw_module_look(const struct uw_module *m, uint64_t svma, struct cfi_fde *fde);
+bool uw_module_search(const struct uw_module *m, uint64_t svma, enum uw_listed listed,
+		      const struct cfi_section **section, struct cfi_fde *fde);
 /* Whether the address stands in the entry stub: code without CFI from the ELF entry on, where
  * nothing returns to (ld.so's and musl's _start). */
 bool uw_module_in_entry(const struct uw_module *m, uint64_t svma);

@@ -239,12 +239,14 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 	struct cfi_row row;
 	if (same)
 		*same = (struct uw_span){0};
-	uw_module_ready(m);
-	/* Known by its bytes: no reason to doubt the table. */
-	struct uw_rule crt = crt_rule(m, svma);
-	if (crt.kind != UW_RULE_NONE && !uw_module_lists(m, svma, &fde))
-		return crt;
-	bool found = uw_module_find(m, svma, &s, &fde);
+	enum uw_listed listed = uw_module_look(m, svma, &fde);
+	if (listed != UW_LISTED) {
+		/* Known by its bytes: no reason to doubt the table. */
+		struct uw_rule crt = crt_rule(m, svma);
+		if (crt.kind != UW_RULE_NONE)
+			return crt;
+	}
+	bool found = uw_module_search(m, svma, listed, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found) {

@@ -104,18 +104,26 @@ static int source_header(struct sp_reader *r, struct sp_err *err)
 }
 
 /* Headers lie in memory that nobody has touched, and where the next one is only the last one says:
- * a wait of 400 ns each. Records of a kind have one size, so those that are some records ahead can
- * be asked for meanwhile, with the end of the record before, where a stack's used size is. A wrong
- * guess costs little. */
+ * a wait of 400 ns each. Samples have one size, so those that are some records ahead can be asked
+ * for meanwhile, with the end of the record before, where a stack's used size is: two at each,
+ * until there are enough, for where processes begin other records stand between samples, and a
+ * wrong guess costs a little. */
 #define RECORDS_AHEAD 6u
-static void prefetch_ahead(const struct sp_source *s, size_t size)
+#define LARGE_BYTES 1024u /* what is smaller comes with what lies before it */
+static void prefetch_ahead(struct sp_source *s, const uint8_t *raw, size_t size)
 {
 	__builtin_prefetch(s->at);
-	if ((size_t)(s->end - s->at) <= RECORDS_AHEAD * size)
+	if (size < LARGE_BYTES || (size_t)(s->end - s->at) <= RECORDS_AHEAD * size)
 		return;
-	const uint8_t *p = s->at + RECORDS_AHEAD * size;
-	__builtin_prefetch(p - 8);
-	__builtin_prefetch(p + 24);
+	uint32_t i = raw == s->expected ? s->n_asked - 1 : 0;
+	uint32_t to = i + 2 < RECORDS_AHEAD ? i + 2 : RECORDS_AHEAD;
+	s->expected = s->at;
+	s->n_asked = to;
+	for (; i < to; i++) {
+		const uint8_t *p = s->at + (i + 1) * size;
+		__builtin_prefetch(p - 8);
+		__builtin_prefetch(p + 24);
+	}
 }
 
 static int next_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
@@ -146,7 +154,7 @@ static int next_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 	f->pos = s->pos;
 	f->chunk = s->chunk;
 	sp_source_take(s, f->size);
-	prefetch_ahead(s, f->size);
+	prefetch_ahead(s, f->raw, f->size);
 	return 1;
 }
 
