@@ -4,6 +4,10 @@
  * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/golang.c
  * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
  * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "walk_stack.h"
 
 static void test_rules(void)
@@ -53,12 +57,15 @@ static void test_rules(void)
 	EXPECT("a return address in a register", UW_END, VFORK, SITE(ROOT));
 
 	at(PUSHED + 4);
-	regs[BP] = ADDR(6);
-	sample.stack_bytes = 8 * 100;
-	/* In an epilogue: the row says rbp at CFA - 16, which is below sp. */
-	IMAGE_FDE(&image, false, 0x3000, 0, 0);
 	stack[1] = RA(ROOT);
 	EXPECT("a frame of 16 bytes", UW_END, PUSHED + 4, SITE(ROOT));
+
+	at(POPPED);
+	regs[BP] = ADDR(6);
+	stack[0] = RA(FRAMED);
+	stack[7] = RA(ROOT);
+	EXPECT("in an epilogue the frame pointer has its value back", UW_END, POPPED, SITE(FRAMED),
+	       SITE(ROOT));
 }
 
 static void test_signals(void)
@@ -78,6 +85,13 @@ static void test_signals(void)
 	stack[3] = SP - 0x10000; /* a signal stack above: the interrupted one was not copied */
 	EXPECT("an interrupted stack that was not copied", UW_STACK_EXHAUSTED, LEAF, SITE(SIGNAL),
 	       PUSHED);
+
+	at(LEAF);
+	stack[0] = RA(SIMPLE);
+	stack[2] = MAPPED(LEAF);
+	stack[3] = RA(ROOT);
+	EXPECT("so it is where the frame's rules are common ones", UW_END, LEAF, SITE(SIMPLE), LEAF,
+	       SITE(ROOT));
 
 	at(LEAF);
 	stack[0] = MAPPED(NO_CFI + 0x300);
@@ -165,10 +179,16 @@ static void test_stops(void)
 	stack[0] = 0x1234;
 	EXPECT("a return address in no module is none", UW_NO_MODULE, LEAF);
 	at(LEAF);
+	stack[0] = MAPPED(IMAGE_SIZE) + 1;
+	EXPECT("what lies right behind a map is in none", UW_NO_MODULE, LEAF);
+	at(LEAF);
 	EXPECT("a return address of 0 is an end", UW_END, LEAF);
 	at(LEAF);
 	stack[0] = RA(LOOPING);
 	EXPECT("a frame that does not advance", UW_LOOP, LEAF, SITE(LOOPING));
+	at(AGAIN + 0x20);
+	stack[8] = RA(AGAIN);
+	EXPECT("a signal frame that is its own caller", UW_LOOP, AGAIN + 0x20);
 	at(LEAF);
 	stack[0] = RA(BACK);
 	regs[BP] = SP - 4096;
@@ -200,6 +220,34 @@ static void test_stops(void)
 	sample.space = NULL;
 	walk();
 	tap_ok(out.n == 1 && out.stop == UW_NO_MODULE, "no maps at all: the leaf");
+}
+
+/* A stack whose far side stands in a file. */
+static void test_far(void)
+{
+	enum { N = 900, HERE = 64, BEFORE = 100 };
+	static uint64_t words[N];
+	for (int i = 0; i < N; i++)
+		words[i] = RA(LEAF);
+	words[N - 1] = RA(ROOT);
+	int fd = memfd_create("stack", MFD_CLOEXEC);
+	tap_ok(pwrite(fd, words, sizeof words, BEFORE) == sizeof words, "a file of a stack");
+	at(LEAF);
+	memcpy(stack, words, 8 * HERE);
+	sample.stack_here = 8 * HERE;
+	sample.stack_bytes = sizeof words;
+	sample.stack_fd = fd;
+	sample.stack_foff = BEFORE;
+	walk();
+	if (!tap_ok(out.n == N + 1 && out.stop == UW_END, "its far side is read from the file"))
+		print();
+	tap_ok(ftruncate(fd, BEFORE + 8 * 300) == 0, "which is cut");
+	uw_walker_free(walker);
+	walker = uw_walker_new(); /* what was read is not remembered */
+	walk();
+	if (!tap_ok(out.n == 301 && out.stop == UW_STACK_EXHAUSTED, "and then ends the stack"))
+		print();
+	close(fd);
 }
 
 static void test_guesses(void)
@@ -248,10 +296,54 @@ static void test_guesses(void)
 	regs[BP] = 5;
 	EXPECT("neither: no CFI", UW_NO_CFI, NO_CFI + 0x108);
 	at(NO_CFI + 0x108);
+	regs[BP] = ADDR(4) + 4;
+	memcpy((uint8_t *)&stack[5] + 4, &(uint64_t){RA(ROOT)}, 8);
+	EXPECT("a frame pointer is a multiple of a word", UW_NO_CFI, NO_CFI + 0x108);
+	at(NO_CFI + 0x108);
+	regs[BP] = SP + (UINT64_C(16) << 20);
+	stack[0] = MAPPED(NO_CFI + 0x20);
+	EXPECT("what lies 16 MiB behind the copy is no frame", UW_NO_CFI, NO_CFI + 0x108,
+	       NO_CFI + 0x1f);
+	at(NO_CFI + 0x108);
 	regs[BP] = ADDR(WORDS + 10);
 	stack[0] = MAPPED(NO_CFI + 0x20);
 	EXPECT("a frame pointer behind the copy", UW_STACK_EXHAUSTED, NO_CFI + 0x108,
 	       NO_CFI + 0x1f);
+}
+
+/* What stands before a return address: only behind a call is it one. */
+static void test_calls(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t n, code[8];
+		bool is_call;
+	} codes[] = {
+		{"call *%rax", 2, {0xff, 0xd0}, true},
+		{"call *%r11", 3, {0x41, 0xff, 0xd3}, true},
+		{"notrack call *%rax", 3, {0x3e, 0xff, 0xd0}, true},
+		{"call *(%rax)", 2, {0xff, 0x10}, true},
+		{"call *4(%rip)", 6, {0xff, 0x15, 4, 0, 0, 0}, true},
+		{"call *8(%rsp)", 4, {0xff, 0x54, 0x24, 8}, true},
+		{"call *256(%rsp)", 7, {0xff, 0x94, 0x24, 0, 1, 0, 0}, true},
+		{"call *256", 7, {0xff, 0x14, 0x25, 0, 1, 0, 0}, true},
+		{"call *(%rsp)", 3, {0xff, 0x14, 0x24}, true},
+		{"jmp *%rax", 2, {0xff, 0xe0}, false},
+		{"jmp *4(%rip)", 6, {0xff, 0x25, 4, 0, 0, 0}, false},
+		{"a call that is cut", 5, {0xff, 0x15, 4, 0, 0}, false},
+	};
+	/* Behind int3: the way of the code at pc does not lead there. */
+	memset(image.data + NO_CFI + 0x3f0, 0xcc, 0x10);
+	memset(image.data + NO_CFI + 0x400, 0x90, 0x100);
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+		uint64_t end = NO_CFI + 0x400 + 16 * (i + 1);
+		memcpy(image.data + end - codes[i].n, codes[i].code, codes[i].n);
+		at(NO_CFI + 0x108);
+		regs[BP] = 5;
+		stack[0] = MAPPED(end);
+		const uint64_t want[] = {NO_CFI + 0x108, end - 1};
+		expect(codes[i].name, UW_NO_CFI, want, codes[i].is_call ? 2 : 1);
+	}
 }
 
 static void test_headers(void)
@@ -322,7 +414,9 @@ int main(void)
 	test_signals();
 	test_plt();
 	test_stops();
+	test_far();
 	test_guesses();
+	test_calls();
 	test_headers();
 	test_counters();
 	return walk_end();

@@ -52,6 +52,14 @@ static void test_arm(void)
 	stack[3] = MAPPED(A_ROOT + 0x20) | UINT64_C(0x7f) << 48;
 	EXPECT("the link register, frames, signed return addresses, the root", UW_END, A_LEAF,
 	       SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
+	r[32] |= UINT64_C(0x51) << 48;
+	EXPECT("a pc that is signed", UW_END, A_LEAF, SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
+	r[32] = MAPPED(A_LEAF);
+	maps[1] = (struct uw_map){UINT64_C(1) << 53, (UINT64_C(1) << 53) + 4096, 0, NULL, 0, 9};
+	space.n = 2;
+	EXPECT("addresses of 53 bits are none: signatures begin at the usual place", UW_END, A_LEAF,
+	       SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
+	space.n = 1;
 	stack[1] = MAPPED(A_LEAF + 0x20);
 	EXPECT("a link register that was overwritten is no return address", UW_LOOP, A_LEAF,
 	       SITE(A_FRAME), SITE(A_LEAF));
@@ -77,6 +85,29 @@ static void test_arm(void)
 	stack[5] = MAPPED(A_ROOT + 0x20);
 	walk();
 	tap_ok(out.n >= 2, "a leaf without CFI has a caller");
+	r[32] = MAPPED(A_NO_CFI + 0x48);
+	EXPECT("its own code in the link register is left from a call that returned", UW_END,
+	       A_NO_CFI + 0x48, SITE(A_ROOT));
+
+	static const struct {
+		const char *name;
+		uint32_t code;
+		bool is_call;
+	} codes[] = {
+		{"blr x8", 0xd63f0100, true},       {"blraaz x8", 0xd63f091f, true},
+		{"blrab x8, x9", 0xd73f0d09, true}, {"br x8", 0xd61f0100, false},
+		{"ret", 0xd65f03c0, false},
+	};
+	r[32] = MAPPED(A_NO_CFI + 4);
+	r[29] = 5;
+	stack[5] = 0;
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+		uint64_t end = A_NO_CFI + 0x200 + 16 * i;
+		memcpy(arm.data + end - 4, &codes[i].code, 4);
+		r[30] = MAPPED(end);
+		const uint64_t want[] = {A_NO_CFI + 4, end - 1};
+		expect(codes[i].name, UW_NO_CFI, want, codes[i].is_call ? 2 : 1);
+	}
 	uw_module_free(module);
 	free(arm.data);
 	module = x86;

@@ -270,6 +270,9 @@ static void test_builtin(void)
 		EXPECT("a builtin before and behind its frame", UW_END, NO_CFI + without[i],
 		       0x1004f, 0x1006f, SITE(ROOT));
 	}
+	image.data[NO_CFI + 0x807] = 0xc2; /* ret $8 */
+	walk();
+	tap_ok(out.n == 4 && out.addrs[1] == MAPPED(0x1004f), "one that takes its arguments away");
 }
 
 /* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file. */

@@ -26,6 +26,9 @@ enum {
 	HUGE = 0x1f00,      /* CFA = rsp + 1 MiB */
 	NO_CFI = 0x2000,    /* up to 0x2fff, but for */
 	THREAD = 0x2c0a,    /* a thread's root */
+	POPPED = 0x3000,    /* an epilogue: CFA = rsp + 8, rbp at CFA - 16 still */
+	SIMPLE = 0x3100,    /* a signal frame by common rules: CFA = rsp + 16 */
+	AGAIN = 0x3200,     /* a signal frame whose CFA is rsp, return address 64 above */
 };
 
 static struct image image;
@@ -66,6 +69,9 @@ static inline void x86_image(void)
 	IMAGE_FDE(m, false, BROKEN, 0x100, 0x3e);
 	IMAGE_FDE(m, false, HUGE, 0x100, 0x0e, 0x80, 0x80, 0x40);
 	IMAGE_FDE(m, false, THREAD, 0x10, 0x07, 16);
+	IMAGE_FDE(m, false, POPPED, 0x100, 0x0e, 8, 0x86, 2);
+	IMAGE_FDE(m, true, SIMPLE, 0x100, 0x0e, 16);
+	IMAGE_FDE(m, true, AGAIN, 0x100, 0x0e, 0, 0x11, 16, 0x78);
 	image_finish(m);
 	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
 	image.data[NO_CFI + 0x1b] = 0xe8;
