@@ -403,6 +403,10 @@ install: all libs
 	ln -sf $(notdir $(SHLIB)) $(DESTDIR)$(LIB_DIR)/libstackpulse.so
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIB_DIR)|; s|@VERSION@|$(VERSION)|' common/stackpulse.pc.in \
 		> $(DESTDIR)$(LIB_DIR)/pkgconfig/stackpulse.pc
+	$(new_libs)
+
+# The loader finds libraries of /usr/local/lib by its cache, which root can write.
+new_libs = @[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || PATH=$$PATH:/usr/sbin:/sbin ldconfig
 
 uninstall:
 	rm -f $(TOOLS:%=$(I)/bin/%) $(TOOLS:%=$(I)/share/bash-completion/completions/%)
@@ -411,6 +415,7 @@ uninstall:
 	rm -rf $(I)/include/stackpulse
 	rm -f $(DESTDIR)$(LIB_DIR)/libstackpulse.a $(DESTDIR)$(LIB_DIR)/libstackpulse.so* \
 		$(DESTDIR)$(LIB_DIR)/pkgconfig/stackpulse.pc
+	$(new_libs)
 
 dist:
 	@mkdir -p $(BUILD)

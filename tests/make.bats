@@ -133,6 +133,20 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	equal "$(find root ! -type d)" ""
 }
 
+@test "make install tells the loader of the library, as root and where it is to stay" {
+	mkdir loader
+	printf '#!/bin/sh\necho x >>"%s/told"\n' "$PWD" >loader/ldconfig
+	printf '#!/bin/sh\n[ "$1" = -u ] && echo "$FAKE_ID" || exec /usr/bin/id "$@"\n' >loader/id
+	chmod +x loader/*
+	local id
+	for id in 0 1000; do
+		FAKE_ID=$id PATH=$PWD/loader:$PATH project install PREFIX="$PWD/own" >log 2>&1 || fail "$(cat log)"
+		equal "$(wc -l <told)" 1 "as user $id"
+	done
+	FAKE_ID=0 PATH=$PWD/loader:$PATH project install DESTDIR="$PWD/root" PREFIX=/opt/sp >log 2>&1
+	equal "$(wc -l <told)" 1 "into a DESTDIR"
+}
+
 @test "the examples compile against the installed library and do what they say" {
 	project install DESTDIR="$PWD/root" PREFIX=/opt/sp >log 2>&1 || fail "$(cat log)"
 	export PKG_CONFIG_PATH=$PWD/root/opt/sp/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$PWD/root

@@ -286,6 +286,12 @@ static void test_rows(void)
 	off = FDE(c, 0x5000, 0x1000, 0x0f, 1, 0x77, 0x41, 0x0e, 32);
 	tap_ok(row_at(off, 0x5000, &r) && r.cfa.rule == CFI_EXPR && r.cfa.len == 1,
 	       "def_cfa_expression");
+	off = FDE(c, 0x5000, 0x1000, 0x0f, 1, 0x77, 0x41, 0x0d, 6);
+	tap_ok(row_at(off, 0x5001, &r) && r.cfa.rule == CFI_REG && r.cfa_reg == 6 && !r.cfa.off,
+	       "def_cfa_register behind it: the offset is 0");
+	off = FDE(c, 0x5000, 0x1000, 0x2b, 1, 0, 0x44, 0x2b, 0, 0);
+	tap_ok(row_at(off, 0x5000, &r) && r.ra_signed && row_at(off, 0x5004, &r) && !r.ra_signed,
+	       "set_ra_state");
 	off = FDE(c, 0x5000, 0x1000, 0x01, 0x10, 0x50, 0, 0, 0, 0, 0, 0, 0x0e, 48);
 	tap_ok(row_at(off, 0x500f, &r) && r.cfa.off == 8 && row_at(off, 0x5010, &r) &&
 		       r.cfa.off == 48,
@@ -333,6 +339,14 @@ static void test_remembered_in_cie(void)
 	entry_end(start);
 	size_t with = FDE(c, 0x5000, 0x1000, 0x41, 0x0b),
 	       without = FDE(c, UINT64_MAX - 0x2000, 0x1000, 0x41, 0x0e, 16);
+	size_t d = b.len;
+	start = entry_begin();
+	sp_buf_u32(&b, UINT32_MAX);
+	B(3, 0, 8, 0x78, 16, 0x0c, 7, 8, 0x83, 2, 0xc3); /* rbx saved, and restored */
+	entry_end(start);
+	size_t restored = FDE(d, 0x7000, 0x1000, 0);
+	tap_ok(row_at(restored, 0x7000, &r) && r.reg[3].rule == CFI_UNSPEC,
+	       "what a CIE restores is as before the CIE");
 	tap_ok(row_at(with, 0x5000, &r) && !row_at(with, 0x5008, &r),
 	       "what a CIE remembered is forgotten in its FDEs");
 	cfi_fde_parse(&s, with, &f);
