@@ -14,7 +14,7 @@ static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, u
 	call = uw_code_call(m, svma);
 	/* A signal handler returns to a trampoline that nobody called, a goroutine to its root. */
 	if (call.kind == UW_CALL_NONE &&
-	    (uw_rule_get(k->w, map, ra - 1).flags & UW_RULE_SIGNAL || uw_go_root(m, svma)))
+	    (uw_rule_is_signal(uw_rule_get(k->w, map, ra - 1)) || uw_go_root(m, svma)))
 		call.kind = UW_CALL_INDIRECT;
 	if (from_base <= UINT32_MAX)
 		uw_cache_add(uw_cache_set(k->w, m, from_base),

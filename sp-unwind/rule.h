@@ -32,12 +32,17 @@ enum uw_rule_kind {
 
 struct uw_rule {
 	uint8_t kind;             /* enum uw_rule_kind */
-	uint8_t flags;            /* UW_RULE_* bits */
+	uint8_t flags;            /* UW_RULE_* bits; of UW_RULE_CODE a register */
 	int16_t fp_slot, ra_slot; /* in units of 8, from the CFA */
 	uint16_t cfa;
 };
 
 _Static_assert(sizeof(struct uw_rule) == 8, "a cache entry is a key and a rule: 16 bytes");
+
+static inline bool uw_rule_is_signal(struct uw_rule r)
+{
+	return r.kind != UW_RULE_CODE && r.flags & UW_RULE_SIGNAL;
+}
 
 /* Addresses, SVMA; end exclusive. */
 struct uw_span {
