@@ -39,6 +39,7 @@ struct cap_proc {
 	uint8_t scope;                      /* enum cap_scope */
 	bool is_python, python_probed, runs_jit; /* runs_jit: was sampled in anonymous memory */
 	bool sampled;                            /* this image was, in user mode */
+	bool is_denied;                          /* its mappings could not be read: it was said */
 	/* When /proc showed this image, which was told then; 0 = never. A record from before may
 	 * wait in the rings: of its birth, its exec, its mappings and threads it tells nothing new.
 	 */

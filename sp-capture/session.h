@@ -85,7 +85,8 @@ struct cap_session {
 	struct cap_recovery {
 		size_t at; /* the process that is next */
 		uint64_t sure_ns, spent_ns, not_before_ns;
-		bool running;
+		uint64_t patience_ns; /* between two rounds: longer while mappings may not be read */
+		bool running, denied; /* denied: some could not be read in this round */
 	} recovery; /* see recover.h */
 	struct cap_system system; /* with -a */
 	struct cap_control *control;                  /* borrowed; NULL = none */

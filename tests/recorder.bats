@@ -64,6 +64,8 @@ start_names() {
 	begin s --control fifo "$@" -p "$pid"
 	sampled
 }
+# All that it does is on one CPU, and so are its records.
+pin() { taskset -acp "$(awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status)" "$pid" >taskset.out; }
 step() { : >start.out; printf %s "$1" >&9; await grep -q "done $1" start.out; }
 samples() { echo summary >fifo; sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1; }
 more_than() { [ "$(samples)" -gt "$1" ]; }
@@ -121,11 +123,10 @@ names_seen() { # [EXCEPT]
 }
 
 @test "a thread renamed, a child forked, a library mapped while records are lost: all of it is known again" {
-	local engine cpu
-	cpu=$(awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status)
+	local engine
 	for engine in perf auto; do
 		start_names -f -F 99 --engine $engine --ring 256K
-		taskset -acp "$cpu" "$pid" >taskset.out
+		pin
 		kill -STOP "$capture"
 		step r # the ring of that CPU is full
 		step s
@@ -147,6 +148,45 @@ names_seen() { # [EXCEPT]
 		equal "$(cat seen)" "0 child_hot 1 plug_hot 1 pool_hot " "$engine: what runs in whom"
 		rm in fifo
 	done
+}
+
+@test "a target that is not dumpable for a while: said, recorded on, and read again when it may be" {
+	[ "$(id -u)" = 0 ] || skip "needs root to be another user"
+	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	publish "$SP_PROG/cap_names" "$SP_PROG/libplugin.so"
+	mkfifo in "$pub/fifo"
+	chmod 666 "$pub/fifo"
+	ln -s "$pub/fifo" fifo
+	exec 9<>in
+	"${nobody[@]}" "$pub/cap_names" <in >start.out 3>&- 9>&- &
+	pid=$!
+	pids+=("$pid")
+	await grep -q ready start.out
+	rm -f log
+	"${nobody[@]}" "$pub/sp-capture" --control "$pub/fifo" -F 99 --ring 128K -s 8K -p "$pid" >s 2>log 3>&- 9>&- &
+	capture=$!
+	pids+=("$capture")
+	await grep -q recording log
+	sampled
+	pin
+	step d
+	kill -STOP "$capture"
+	step r
+	step l
+	kill -CONT "$capture"
+	await grep -q "cannot open /proc/$pid/maps: Permission denied; what is known" log
+	sampled
+	step D
+	# Its mappings are tried again, less and less often; then the plugin has a mapping record.
+	mapped() { perf script --show-mmap-events -i - <s 2>/dev/null | grep -q 'RECORD_MMAP2.*libplugin.so'; }
+	await mapped
+	sampled
+	echo stop >fifo
+	wait "$capture" || fail "$(cat log)"
+	exec 9>&-
+	kill -9 "$pid"
+	equal "$(grep -c "what is known" log)" 1 "lines that say so"
+	perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -q plug_hot || fail "no frame of the plugin"
 }
 
 # --- the kernel's own limits ---

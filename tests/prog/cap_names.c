@@ -2,14 +2,14 @@
  *
  * s: each worker names itself NAME-self-N; o: the first thread names the others NAME-other-N; r: the
  * first thread takes a name RENAMES times; c: a child is born, which works too; l: libplugin.so beside
- * the program is loaded, and the first worker works in it; x: the process runs itself anew, without
+ * the program is loaded, and the first worker works in it; d: it is not dumpable any more; D: it is
+ * again; x: the process runs itself anew, without
  * threads, as "next"; end of input: it ends. All work meanwhile.
  * Each step is answered by a line once it is done. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <libgen.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,13 +55,29 @@ static NOINLINE unsigned child_hot(unsigned x)
 	return x;
 }
 
+static _Atomic int n_made;
+
+static void *maker(void *arg)
+{
+	pid_t parent = getpid();
+	unsigned x = 1;
+	if (fork() != 0) {
+		atomic_fetch_add(&n_made, 1);
+		return arg;
+	}
+	while (getppid() == parent)
+		x = child_hot(x);
+	_exit(x == 1);
+}
+
+/* By a thread that is not the first. */
 static void make_child(void)
 {
-	if (fork() != 0)
-		return;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (unsigned x = 1;; x = child_hot(x))
-		;
+	pthread_t t;
+	int before = atomic_load(&n_made);
+	pthread_create(&t, NULL, maker, NULL);
+	while (atomic_load(&n_made) == before)
+		usleep(1000);
 }
 
 static void *worker(void *arg)
@@ -113,6 +129,8 @@ int main(int argc, char **argv)
 			prctl(PR_SET_NAME, i % 2 ? "first" : "fifteen letters");
 		if (step == 'c')
 			make_child();
+		if (step == 'd' || step == 'D')
+			prctl(PR_SET_DUMPABLE, step == 'D');
 		if (step == 'l')
 			load_plugin(argv[0]);
 		if (step == 'x')
