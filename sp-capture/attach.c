@@ -103,6 +103,8 @@ static int open_task(struct cap_session *s, int32_t pid, int32_t tid, enum cap_r
 	int rc = s->bpf ? open_bpf(s, &t, n_wanted, late, err) : 0;
 	for (size_t i = 0; rc >= 0 && !s->bpf && i < s->n_fds; i++)
 		rc = open_on(s, &t, i, n_wanted, err);
+	if (rc >= 0 && cap_task_is_foreign(pid, tid)) /* the id has another thread now */
+		rc = sp_err_set(err, GONE, ESRCH, "thread %d has ended", tid);
 	if (rc < 0) {
 		task_drop(s, &t);
 		return rc;
@@ -230,6 +232,38 @@ static int root_add(struct cap_session *s, int32_t pid, struct sp_err *err)
 	return 0;
 }
 
+/* Whether the id is still that of the process which root_add found: events are opened by ids. One
+ * that has ended, and whose id nobody else has, was recorded as long as it lived. */
+static int check_same(const struct cap_root *r, struct sp_err *err)
+{
+	struct sp_stat st;
+	struct pollfd p = {.fd = r->pidfd, .events = POLLIN};
+	if (!sp_stat_read(r->pid, r->pid, &st))
+		return 0;
+	bool has_ended = r->pidfd >= 0 && poll(&p, 1, 0) == 1;
+	if (st.start_ticks == r->start_ticks && (!has_ended || st.state == 'Z'))
+		return 0;
+	return sp_err_set(err, GONE, ESRCH,
+			  "cannot attach to process %d: it has ended, and another one has its id",
+			  r->pid);
+}
+
+/* A process that could not be attached leaves no trace: its events, and what was noted of it. */
+static void take_back(struct cap_session *s, int32_t pid, size_t n_tasks, size_t n_roots)
+{
+	while (s->n_tasks > n_tasks) {
+		struct cap_task *t = &s->tasks[--s->n_tasks];
+		sp_map64_put(&s->by_tid, (uint32_t)t->tid, SP_NOT_FOUND);
+		task_drop(s, t);
+	}
+	while (s->n_roots > n_roots)
+		if (s->roots[--s->n_roots].pidfd >= 0)
+			close(s->roots[s->n_roots].pidfd);
+	if (s->o->off_cpu && s->bpf)
+		cap_bpf_untarget(s->bpf, pid);
+	cap_procs_remove(&s->emit.procs, pid);
+}
+
 static void emit_threads(struct cap_session *s, int32_t pid, struct cap_proc *q)
 {
 	int n = cap_emit_names(&s->emit, pid, s->emit.now_ns);
@@ -311,15 +345,10 @@ int cap_attach_check(struct cap_session *s, struct sp_err *err)
 	return rc;
 }
 
-int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
+static int attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
 {
-	int rc = 0;
-	if (is_root) {
-		rc = root_add(s, pid, err);
-	} else if (sp_map64_get(&s->by_tid, (uint32_t)pid) != SP_NOT_FOUND ||
-		   is_inherited(s, pid)) {
-		return 0;
-	}
+	size_t root = s->n_roots;
+	int rc = is_root ? root_add(s, pid, err) : 0;
 	if (rc >= 0)
 		rc = describe(s, pid, is_root, err);
 	if (rc < 0)
@@ -331,6 +360,8 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 		rc = open_passes(s, pid, CAP_SAMPLES, err);
 	if (rc == 0 && !s->o->stop) /* threads keep coming */
 		rc = open_held(s, pid, CAP_SAMPLES, err);
+	if (rc >= 0 && is_root)
+		rc = check_same(&s->roots[root], err);
 	if (rc < 0)
 		return rc;
 	struct cap_proc *q = cap_procs_find(&s->emit.procs, pid);
@@ -340,6 +371,18 @@ int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct 
 		emit_threads(s, pid, q);
 	}
 	return 0;
+}
+
+int cap_attach_process(struct cap_session *s, int32_t pid, bool is_root, struct sp_err *err)
+{
+	size_t n_tasks = s->n_tasks, n_roots = s->n_roots;
+	bool is_known = sp_map64_get(&s->by_tid, (uint32_t)pid) != SP_NOT_FOUND;
+	if (!is_root && (is_known || is_inherited(s, pid)))
+		return 0;
+	int rc = attach_process(s, pid, is_root, err);
+	if (rc < 0)
+		take_back(s, pid, n_tasks, n_roots);
+	return rc;
 }
 
 int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,8 @@ static int seize_new(struct keeper *k, int *os)
 			free(tids);
 			return -1;
 		}
+		if (cap_task_is_foreign(k->pid, tids[i]))
+			continue; /* it runs on: nobody interrupts it */
 		struct held *h = SP_PUSH(&k->threads, &k->n, &k->cap);
 		if (!h)
 			_exit(1);
@@ -86,18 +89,21 @@ static void forget(struct keeper *k, struct held *h)
 static void take_stop(struct keeper *k, int32_t tid, int status)
 {
 	struct held *h = find(k, tid);
-	if (!h)
-		return;
 	if (!WIFSTOPPED(status)) {
-		forget(k, h);
+		if (h)
+			forget(k, h);
 		return;
 	}
 	if (status >> 16 == PTRACE_EVENT_STOP) {
-		h->stopped = true;
+		if (h)
+			h->stopped = true;
+		else
+			ptrace(PTRACE_LISTEN, tid, NULL, NULL);
 		return;
 	}
 	ptrace(PTRACE_CONT, tid, NULL, (void *)(intptr_t)WSTOPSIG(status));
-	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+	if (h)
+		ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
 }
 
 static bool all_stopped(const struct keeper *k)
@@ -153,9 +159,9 @@ static void wait_release(int fd, uint64_t end_ns)
 	}
 }
 
-static _Noreturn void tracer(int32_t pid, int fd)
+static _Noreturn void tracer(const struct cap_hold *h, int fd)
 {
-	struct keeper k = {.pid = pid, .end_ns = cap_now_ns() + CAP_HOLD_MS * UINT64_C(1000000)};
+	struct keeper k = {.pid = h->pid, .end_ns = cap_now_ns() + CAP_HOLD_MS * UINT64_C(1000000)};
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(CAP_HOLD_MS / 1000 + 1); /* whatever happens here */
 	struct report r = hold_all(&k);
@@ -185,7 +191,17 @@ static bool all_in_state_t(int32_t pid)
 	return all;
 }
 
-static _Noreturn void watchdog(int32_t pid, int fd)
+/* To the process that had the id when the hold began, whoever has it now. */
+static int send_signal(const struct cap_hold *h, int sig)
+{
+	int rc = h->pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_send_signal, h->pidfd, sig, NULL, 0);
+	/* Linux before 5.3, or a filter that knows kill(2) only. */
+	if (rc < 0 && (h->pidfd < 0 || errno == ENOSYS || errno == EPERM))
+		rc = kill(h->pid, sig);
+	return rc;
+}
+
+static _Noreturn void watchdog(const struct cap_hold *h, int fd)
 {
 	uint64_t end = cap_now_ns() + CAP_HOLD_MS * UINT64_C(1000000);
 	struct report r = {TIMED_OUT, 0};
@@ -193,12 +209,12 @@ static _Noreturn void watchdog(int32_t pid, int fd)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
-	if (kill(pid, SIGSTOP) < 0) {
+	if (send_signal(h, SIGSTOP) < 0) {
 		r = (struct report){errno == ESRCH ? TARGET_GONE : REFUSED, errno};
 		end = 0;
 	}
 	while (end && cap_now_ns() < end && r.what != HELD) {
-		if (all_in_state_t(pid))
+		if (all_in_state_t(h->pid))
 			r.what = HELD;
 		else
 			poll(NULL, 0, 2);
@@ -206,25 +222,25 @@ static _Noreturn void watchdog(int32_t pid, int fd)
 	if (write(fd, &r, sizeof r) == sizeof r && r.what == HELD)
 		wait_release(fd, end);
 	if (end)
-		kill(pid, SIGCONT);
+		send_signal(h, SIGCONT);
 	_exit(0);
 }
 
-static int start(struct cap_hold *h, int32_t pid, void (*run)(int32_t, int), struct report *r,
+static int start(struct cap_hold *h, void (*run)(const struct cap_hold *, int), struct report *r,
 		 struct sp_err *err)
 {
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
-		return sp_err_errno(err, "cannot hold process %d: socketpair", pid);
+		return sp_err_errno(err, "cannot hold process %d: socketpair", h->pid);
 	pid_t keeper = fork();
 	if (keeper == 0) {
 		close(fds[0]);
-		run(pid, fds[1]);
+		run(h, fds[1]);
 	}
 	close(fds[1]);
 	if (keeper < 0) {
 		close(fds[0]);
-		return sp_err_errno(err, "cannot hold process %d: fork", pid);
+		return sp_err_errno(err, "cannot hold process %d: fork", h->pid);
 	}
 	ssize_t n;
 	do
@@ -232,35 +248,47 @@ static int start(struct cap_hold *h, int32_t pid, void (*run)(int32_t, int), str
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof *r)
 		*r = (struct report){KEEPER_DEAD, 0};
-	*h = (struct cap_hold){.keeper = keeper, .fd = fds[0], .pid = pid};
+	h->keeper = keeper;
+	h->fd = fds[0];
 	return 0;
 }
 
-static void run_tracer(int32_t pid, int fd)
+static void run_tracer(const struct cap_hold *h, int fd)
 {
-	tracer(pid, fd);
+	tracer(h, fd);
 }
 
-static void run_watchdog(int32_t pid, int fd)
+static void run_watchdog(const struct cap_hold *h, int fd)
 {
-	watchdog(pid, fd);
+	watchdog(h, fd);
+}
+
+static void end(struct cap_hold *h)
+{
+	if (h->pidfd >= 0)
+		close(h->pidfd);
+	h->keeper = 0;
+	h->fd = h->pidfd = -1;
 }
 
 int cap_hold_begin(struct cap_hold *h, int32_t pid, struct sp_err *err)
 {
 	struct report r;
-	*h = (struct cap_hold){.fd = -1};
+	*h = (struct cap_hold){.fd = -1, .pidfd = -1, .pid = pid};
 	char state = state_of(pid);
 	if ((state == 'T' || state == 't') && all_in_state_t(pid))
 		return 0;
-	int rc = start(h, pid, run_tracer, &r, err);
+	int rc = start(h, run_tracer, &r, err);
 	if (rc == 0 && r.what == REFUSED) {
 		cap_hold_end(h, NULL);
-		rc = start(h, pid, run_watchdog, &r, err);
+		h->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 		h->by_signal = true;
+		rc = start(h, run_watchdog, &r, err);
 	}
-	if (rc < 0)
+	if (rc < 0) {
+		end(h);
 		return rc;
+	}
 	if (r.what == HELD)
 		return 1;
 	cap_hold_end(h, NULL);
@@ -290,9 +318,8 @@ int cap_hold_end(struct cap_hold *h, struct sp_err *err)
 		;
 	/* Somebody killed the watchdog: its last task is ours. */
 	if (h->by_signal && WIFSIGNALED(status))
-		kill(h->pid, SIGCONT);
-	h->keeper = 0;
-	h->fd = -1;
+		send_signal(h, SIGCONT);
+	end(h);
 	if (early && WIFSIGNALED(status))
 		return sp_err_set(err, SP_ERR_IO, EINTR,
 				  "the hold ended early: signal %d to our process that held it",

@@ -16,6 +16,7 @@ struct cap_hold {
 	pid_t keeper;   /* the tracer or watchdog; 0 = nothing is held */
 	int fd;         /* closing it lets the target run */
 	int32_t pid;    /* the target */
+	int pidfd;      /* owned; of the target, when ptrace was refused; or -1 */
 	bool by_signal; /* ptrace was refused */
 };
 

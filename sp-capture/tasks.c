@@ -33,6 +33,16 @@ int32_t cap_task_process(int32_t tid)
 	return pid;
 }
 
+bool cap_task_is_foreign(int32_t pid, int32_t tid)
+{
+	char path[48];
+	snprintf(path, sizeof path, "/proc/%d/task/%d", pid, tid);
+	if (access(path, F_OK) == 0)
+		return false;
+	int32_t owner = cap_task_process(tid);
+	return owner && owner != pid;
+}
+
 /* Whether a thread of the process may be inside of an open(): one that has been let go on is told
  * to be "running", whatever it does. */
 static bool may_be_opening(int32_t pid)

@@ -13,6 +13,9 @@
 
 /* The process that a thread belongs to; 0 when it is gone. */
 int32_t cap_task_process(int32_t tid);
+/* Whether a thread's id, which a list of the process named, is another process's by now. False for
+ * one that is gone: by an exec it may live on under the process's id. */
+bool cap_task_is_foreign(int32_t pid, int32_t tid);
 
 /* Whether a process holds the pipe open that our descriptor fd is an end of. */
 bool cap_task_has_pipe(int32_t pid, int fd);

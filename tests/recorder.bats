@@ -51,6 +51,54 @@ kill_all() {
 	done
 }
 
+# --- attaching that fails ---
+
+@test "a process that cannot be added leaves no trace: no descriptors, and the recording does not wait for it" {
+	start cap_many 300
+	local many=$pid first engine before
+	await grep -q ready start.out
+	start threads 60000
+	first=$pid
+	mkfifo fifo
+	for engine in perf auto; do
+		rm -f log
+		bash -c "ulimit -n 120; exec sp-capture --engine=$engine --control fifo -p $first" >s 2>log 3>&- &
+		capture=$!
+		pids+=("$capture")
+		await grep -q recording log
+		before=$(find "/proc/$capture/fd" | wc -l)
+		echo "add $many" >fifo
+		await grep -q "control: add $many: " log
+		holds "$(cat log)" "control: add $many: cannot "
+		holds "$(cat log)" "Too many open files"
+		equal "$(find "/proc/$capture/fd" | wc -l)" "$before" "$engine: descriptors"
+		echo "add $many" >fifo
+		await sh -c "test \$(grep -c 'control: add $many: cannot ' log) = 2"
+		start threads 60000
+		echo "add $pid" >fifo
+		await grep -q "control: add $pid: attached" log
+		kill -9 "$pid"
+		kill -INT "$capture"
+		wait "$capture" || fail "$(cat log)"
+		equal "$(stream stacks s | awk -v p="$many" '$1 == p' | wc -l)" 0 "$engine: samples of what was not added"
+	done
+	begin s --control fifo -p "$first"
+	echo "add 2147483647" >fifo
+	await grep -q "control: add 2147483647: .*no such process" log
+	kill -9 "$first"
+	wait "$capture" || fail "$(cat log)"
+}
+
+@test "a list of threads that cannot be read to its end is an error, not a shorter list" {
+	local status=0
+	start cap_many 5
+	await grep -q ready start.out
+	"$SP_PROG/no_call" getdents64 EIO sp-capture -d 0.1 -p "$pid" >s 2>log || status=$?
+	equal "$status" 1
+	holds "$(cat log)" "cannot list the threads of process $pid: /proc/$pid/task: Input/output error"
+	stream ext s | grep -q '^end status=cut'
+}
+
 # --- names ---
 
 # cap_names under sp-capture OPTIONS…; step LETTER is answered, and sampled, before it returns.

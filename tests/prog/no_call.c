@@ -1,4 +1,5 @@
-/* no_call ptrace|bpf EPERM|ENOSYS COMMAND [ARG…]: runs a command for which a system call is refused. */
+/* no_call ptrace|bpf|getdents64 EPERM|ENOSYS|EIO COMMAND [ARG…]: runs a command for which a system call
+ * is refused. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -13,8 +14,12 @@ int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 125;
-	unsigned call = strcmp(argv[1], "bpf") ? SYS_ptrace : SYS_bpf;
-	unsigned refusal = strcmp(argv[2], "ENOSYS") ? EPERM : ENOSYS;
+	unsigned call = !strcmp(argv[1], "bpf")          ? SYS_bpf
+			: !strcmp(argv[1], "getdents64") ? SYS_getdents64
+							 : SYS_ptrace;
+	unsigned refusal = !strcmp(argv[2], "ENOSYS") ? ENOSYS
+			   : !strcmp(argv[2], "EIO")  ? EIO
+						      : EPERM;
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
