@@ -213,9 +213,11 @@ static _Noreturn void watchdog(const struct cap_hold *h, int fd)
 		r = (struct report){errno == ESRCH ? TARGET_GONE : REFUSED, errno};
 		end = 0;
 	}
-	while (end && cap_now_ns() < end && r.what != HELD) {
+	while (end && cap_now_ns() < end && r.what == TIMED_OUT) {
 		if (all_in_state_t(h->pid))
 			r.what = HELD;
+		else if (!sp_process_exists(h->pid))
+			r.what = TARGET_GONE; /* a zombie takes signals, and never stops */
 		else
 			poll(NULL, 0, 2);
 	}
