@@ -90,7 +90,8 @@ struct uw_call uw_code_call(const struct uw_module *m, uint64_t ra)
 /* --- values --- */
 
 enum { RAX, RSP = 4, RBP, N_REGS = 16 };
-#define ALIGNED_SP N_REGS /* what sp is after it was aligned: new, and not to be had */
+/* What sp is once it was set to something unknown, as to be aligned: new, and not to be had. */
+#define NEW_SP N_REGS
 
 static const uint8_t dwarf_regs[N_REGS] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -177,6 +178,12 @@ static struct value address(const struct way *w, const struct uw_insn *i)
 
 static void set(struct way *w, unsigned reg, struct value v)
 {
+	if (reg == RSP && v.depth == UNKNOWN) {
+		v = (struct value){.reg = NEW_SP};
+		for (uint32_t i = 0; i < WORDS && i < w->n_words; i++)
+			if (w->words[i].at.reg == NEW_SP)
+				w->words[i].at = unknown;
+	}
 	w->regs[reg] = v;
 }
 
@@ -207,8 +214,6 @@ static void by_constant(struct way *w, const struct uw_insn *i)
 	if (i->is_mem || i->ext == 7)
 		return;
 	bool adds = i->wide && (i->ext == 0 || i->ext == 5) && i->imm != INT32_MIN;
-	if (i->rm == RSP && i->ext == 4)
-		return set(w, RSP, (struct value){.reg = ALIGNED_SP});
 	set(w, i->rm, adds ? plus(w->regs[i->rm], i->ext ? -i->imm : i->imm) : unknown);
 }
 
@@ -317,7 +322,7 @@ static void two_bytes(struct way *w, const struct uw_insn *i)
 
 #define STEPS 3000u
 #define OTHERS 32u
-#define TARGETS 1024u /* a power of two, twice as many as are taken */
+#define TARGETS 512u /* a power of two, twice as many as are taken */
 
 struct search {
 	const uint8_t *p; /* code from svma on, left bytes */
@@ -336,7 +341,7 @@ static bool is_new(struct search *s, uint64_t target)
 	uint64_t off = target - s->svma;
 	if (off >= s->left || off >= UINT32_MAX || s->n_targets == TARGETS / 2)
 		return false;
-	uint32_t i = (uint32_t)off * UINT32_C(0x9e3779b1) >> 22;
+	uint32_t i = (uint32_t)off * UINT32_C(0x9e3779b1) >> 23;
 	for (; s->targets[i]; i = (i + 1) & (TARGETS - 1))
 		if (s->targets[i] == off + 1)
 			return false;
@@ -359,17 +364,20 @@ static bool found(struct way *w, struct uw_rule *out)
 	struct uw_rule r = {.kind = UW_RULE_CODE, .fp_slot = UW_SLOT_LOST};
 	int16_t far = 0;
 	struct value ra = pop(w), fp = w->regs[RBP];
-	if (!ra.depth || ra.depth == UNKNOWN || ra.reg == ALIGNED_SP || (ra.depth == 1 && ra.far) ||
+	if (!ra.depth || ra.depth == UNKNOWN || ra.reg == NEW_SP || (ra.depth == 1 && ra.far) ||
 	    !slot(ra.off, &r.ra_slot) || !slot(ra.far, &far))
 		return false;
 	r.flags = dwarf_regs[ra.reg] | (ra.depth == 2 ? UW_RULE_DEREF : 0);
 	r.cfa = (uint16_t)far;
-	if (!fp.depth && fp.reg == RBP && !fp.off)
+	if (!fp.depth && fp.reg == RBP && !fp.off) {
 		r.fp_slot = UW_SLOT_KEEP;
-	else if (fp.depth == ra.depth && fp.reg == ra.reg &&
-		 (fp.depth == 1 ? !fp.far : fp.off == ra.off) &&
-		 !slot(fp.depth == 1 ? fp.off : fp.far, &r.fp_slot))
+	} else if (fp.depth == 1 && fp.reg == RBP && !fp.far && slot(fp.off, &r.fp_slot)) {
+		r.flags |= ra.reg != RBP || ra.depth == 2 ? UW_RULE_FP_BY_FP : 0;
+	} else if (fp.depth != ra.depth || fp.reg != ra.reg ||
+		   (fp.depth == 1 ? fp.far != 0 : fp.off != ra.off) ||
+		   !slot(fp.depth == 1 ? fp.off : fp.far, &r.fp_slot)) {
 		r.fp_slot = UW_SLOT_LOST;
+	}
 	*out = r;
 	return true;
 }

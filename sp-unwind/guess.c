@@ -239,13 +239,27 @@ static struct uw_rule own_rule(const struct uw_walk *k, const struct uw_map *map
 	return uw_code_rule(map->module, k->pc - map->bias);
 }
 
-/* The frame pointer that a code's rule restores. */
-static uint64_t code_fp(const struct uw_walk *k, struct uw_rule r, uint64_t base)
+/* The frame pointer that a code's rule restores, and for which word of the stack it stands. */
+static void code_fp(const struct uw_walk *k, struct uw_rule r, uint64_t base, struct caller *c,
+		    struct uw_memo_frame *f)
 {
-	uint64_t fp, at = base + (uint64_t)(r.fp_slot * INT64_C(8));
-	if (r.fp_slot == UW_SLOT_KEEP)
-		return k->fp;
-	return r.fp_slot != UW_SLOT_LOST && uw_stack_u64(k, at, &fp) ? fp : UW_FP_LOST;
+	uint64_t from = r.flags & UW_RULE_FP_BY_FP ? k->fp : base;
+	uint64_t at = from + (uint64_t)(r.fp_slot * INT64_C(8));
+	uint64_t words = (at - c->sp + 32768) / 8;
+	c->fp = UW_FP_LOST;
+	f->edge = UW_EDGE_CODE;
+	if (r.fp_slot == UW_SLOT_KEEP) {
+		c->fp = k->fp;
+	} else if (r.fp_slot == UW_SLOT_LOST || from == UW_FP_LOST || at & 7 ||
+		   !uw_stack_u64(k, at, &c->fp)) {
+		f->edge = UW_EDGE_NONE;
+	} else if (words < 8192) {
+		f->fp_slot = (int16_t)(words - 4096);
+	} else {
+		f->edge = UW_EDGE_NONE;
+	}
+	if (r.flags & UW_RULE_DEREF)
+		f->edge = UW_EDGE_NONE;
 }
 
 #define NOT_SO (-2) /* the way does not lead to a caller */
@@ -275,12 +289,9 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	if (!caller_at(k, at, &c))
 		return NOT_SO;
-	c.fp = code_fp(k, r, base);
-	if (!(r.flags & UW_RULE_DEREF) && r.fp_slot != UW_SLOT_LOST) {
-		f->edge = by_fp ? UW_EDGE_POINTER : UW_EDGE_CODE;
-		if (r.fp_slot != UW_SLOT_KEEP)
-			f->fp_slot = (int16_t)(r.fp_slot - r.ra_slot - 1);
-	}
+	code_fp(k, r, base, &c, f);
+	if (by_fp && f->edge == UW_EDGE_CODE)
+		f->edge = UW_EDGE_POINTER;
 	return take(k, &c, by_fp ? SP_C_frame_pointer_frames : SP_C_scanned_frames);
 }
 

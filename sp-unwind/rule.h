@@ -26,6 +26,7 @@ enum uw_rule_kind {
  * the latter. */
 #define UW_RULE_BASE 31u
 #define UW_RULE_DEREF 32u
+#define UW_RULE_FP_BY_FP 64u /* fp_slot is from fp all the same */
 
 #define UW_SLOT_KEEP INT16_MIN /* fp: unchanged; ra: in the link register */
 #define UW_SLOT_LOST INT16_MAX /* fp, of UW_RULE_CODE: not known */
