@@ -638,11 +638,12 @@ void cfi_marks_deinit(struct cfi_marks *m)
 	*m = (struct cfi_marks){0};
 }
 
-bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
-		   uint32_t fp_reg, const struct cfi_marks *marks, struct cfi_row *out)
+/* By the whole interpreter. Apart: its rows are three pages of stack, each of which is touched where
+ * stacks are guarded against clashes. */
+static __attribute__((noinline)) bool row_small(const struct cfi_section *s,
+						const struct cfi_fde *fde, uint64_t pc,
+						uint32_t fp_reg, struct cfi_row *out)
 {
-	if (!s->swap && __builtin_expect(row_brief(fde, pc, fp_reg, marks, out), 1))
-		return true;
 	struct cfi_row initial, saved[CFI_REMEMBER];
 	struct run r = {.section = s, .fde = fde, .row = out, .saved = saved, .fp_reg = fp_reg};
 	if (!begin(&r, &initial, true) || !run(&r, pc, true))
@@ -650,6 +651,13 @@ bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint6
 	out->begin = r.loc;
 	out->end = r.next_loc;
 	return true;
+}
+
+bool cfi_row_small(const struct cfi_section *s, const struct cfi_fde *fde, uint64_t pc,
+		   uint32_t fp_reg, const struct cfi_marks *marks, struct cfi_row *out)
+{
+	return (!s->swap && __builtin_expect(row_brief(fde, pc, fp_reg, marks, out), 1)) ||
+	       row_small(s, fde, pc, fp_reg, out);
 }
 
 bool cfi_cie_row(const struct cfi_section *s, const struct cfi_cie *cie, uint32_t fp_reg,

@@ -234,19 +234,20 @@ static struct uw_rule plt_rule(const struct uw_module *m, uint64_t svma)
 
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same)
 {
-	const struct cfi_section *s;
+	const struct cfi_section *s = &m->eh;
 	struct cfi_fde fde;
 	struct cfi_row row;
 	if (same)
 		*same = (struct uw_span){0};
 	enum uw_listed listed = uw_module_look(m, svma, &fde);
-	if (listed != UW_LISTED) {
+	bool found = listed == UW_LISTED;
+	if (!found) {
 		/* Known by its bytes: no reason to doubt the table. */
 		struct uw_rule crt = crt_rule(m, svma);
 		if (crt.kind != UW_RULE_NONE)
 			return crt;
+		found = uw_module_search(m, svma, listed, &s, &fde);
 	}
-	bool found = uw_module_search(m, svma, listed, &s, &fde);
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found) {
