@@ -586,6 +586,7 @@ void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 				       .state = w.state};
 		each(arg, &s);
 	}
+	forget_waits(b);
 }
 
 void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)

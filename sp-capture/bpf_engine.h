@@ -64,8 +64,8 @@ bool cap_bpf_stacks_after(const struct cap_bpf *b);
  * copied after waits, of all, to be asked for once waits are switched off; else of those whose
  * waits began as they were switched on. From Linux 6.16 on. */
 void cap_bpf_parked(struct cap_bpf *b);
-/* The waits that have not ended, once they are switched off: what struct spb_sample tells of each.
- */
+/* The waits that have not ended, once they are switched off: what struct spb_sample tells of each. They
+ * are forgotten then. */
 struct spb_sample;
 void cap_bpf_unfinished(struct cap_bpf *b, uint64_t now_ns,
 			void (*each)(void *arg, const struct spb_sample *s), void *arg);

@@ -234,6 +234,7 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 		limit = UINT64_MAX;
 	else if (fill > CAP_FILL_FULL / 2 || limit > settled)
 		limit = settled;
+	s->told_ns = limit;
 	s->round_ns = now;
 	s->fill = (uint32_t)fill;
 	cap_output_patience(s->out, fill > CAP_FILL_FULL / 2 ? 0 : now + s->interval_ns / 4);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <poll.h>
 
+#include "asleep.h"
 #include "kallsyms.h"
 #include "recover.h"
 #include "session.h"
@@ -91,6 +92,48 @@ void cap_session_limit(struct cap_session *s)
 			    max > 0 && (uint64_t)max < s->sampler.rate_hz, cap_now_ns());
 }
 
+static void end_waits(struct cap_session *s, uint64_t now_ns)
+{
+	if (s->bpf && s->o->off_cpu)
+		cap_bpf_unfinished(s->bpf, now_ns, on_unfinished, s);
+	else
+		cap_switches_unfinished(&s->emit, now_ns);
+}
+
+int cap_session_pause(struct cap_session *s, struct sp_err *err)
+{
+	uint64_t off_ns = cap_now_ns(), told_ns;
+	int rc = 0;
+	if (s->is_paused)
+		return 0;
+	cap_attach_switch(s, false);
+	s->is_paused = true;
+	s->disabled_ns = off_ns;
+	if (!s->o->off_cpu)
+		return 0;
+	if (s->bpf)
+		cap_bpf_parked(s->bpf);
+	told_ns = cap_now_ns();
+	while (rc >= 0 && s->told_ns < told_ns) {
+		poll(NULL, 0, 2);
+		rc = cap_session_drain(s, false, err);
+	}
+	if (rc >= 0)
+		end_waits(s, off_ns);
+	return rc < 0 ? rc : 0;
+}
+
+void cap_session_resume(struct cap_session *s)
+{
+	if (s->is_paused) {
+		s->is_paused = false;
+		cap_attach_switch(s, true);
+		if (s->o->off_cpu)
+			cap_asleep_all(s);
+	}
+	cap_recover_all(s, s->disabled_ns);
+}
+
 int cap_session_finish(struct cap_session *s, struct sp_err *err)
 {
 	cap_session_limit(s);
@@ -105,10 +148,7 @@ int cap_session_finish(struct cap_session *s, struct sp_err *err)
 	if (s->launch.pid > 0)
 		cap_launch_wait(&s->launch, false);
 	wait_room(s);
-	if (s->bpf && s->o->off_cpu)
-		cap_bpf_unfinished(s->bpf, s->end_ns, on_unfinished, s);
-	else
-		cap_switches_unfinished(&s->emit, s->end_ns);
+	end_waits(s, s->end_ns);
 	cap_waits_flush(&s->emit);
 	embed_all(s);
 	emit_final_losses(s);

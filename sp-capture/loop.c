@@ -152,7 +152,7 @@ static void add_process(struct cap_session *s, struct watch *w, int32_t pid)
 	s->attaching = true;
 	int rc = cap_attach_process(s, pid, true, &err);
 	s->attaching = false;
-	if (rc >= 0 && s->o->off_cpu)
+	if (rc >= 0 && s->o->off_cpu && !s->is_paused)
 		cap_asleep_process(s, pid);
 	if (rc >= 0)
 		rc = watch_init(w, s, &err);
@@ -191,15 +191,11 @@ static bool take_commands(struct cap_session *s, struct watch *w)
 	while (cap_control_next(s->control, &what, &pid)) {
 		switch (what) {
 		case CAP_ENABLE:
-			cap_attach_switch(s, true);
-			if (s->o->off_cpu)
-				cap_asleep_all(s);
-			cap_recover_all(s, s->disabled_ns);
+			cap_session_resume(s);
 			cap_control_say(s->control, "enabled");
 			break;
 		case CAP_DISABLE:
-			s->disabled_ns = cap_now_ns();
-			cap_attach_switch(s, false);
+			cap_session_pause(s, NULL); /* an error comes again in the loop */
 			cap_control_say(s->control, "disabled");
 			break;
 		case CAP_ADD:

@@ -81,6 +81,7 @@ struct cap_session {
 	struct cap_launch launch;
 	uint64_t start_ns, start_wall_ns, round_ns, enabled_ns, end_ns;
 	uint64_t disabled_ns; /* the last time, by a command; 0 = never */
+	uint64_t told_ns;     /* what the rings had up to then has been written */
 	uint64_t n_bytes; /* of the stream */
 	struct cap_recovery {
 		size_t at; /* the process that is next */
@@ -100,6 +101,7 @@ struct cap_session {
 	int out_fd;
 	const char *out_name;
 	bool attaching;     /* births are noted */
+	bool is_paused;     /* disabled by a command */
 	bool launch_failed; /* the command could not be run */
 };
 
@@ -167,6 +169,9 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err);
 /* Whether the kernel's limit of the rate was lowered below ours: samples by BPF programs have no
  * THROTTLE records. */
 void cap_session_limit(struct cap_session *s);
+/* Disable, and enable again, by a command. Waits that are open end there, and begin there. */
+int cap_session_pause(struct cap_session *s, struct sp_err *err);
+void cap_session_resume(struct cap_session *s);
 /* Drain, account, embed, end. */
 int cap_session_finish(struct cap_session *s, struct sp_err *err);
 /* The stages behind say why the recording ended: a short stream with an end record. */

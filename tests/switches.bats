@@ -93,6 +93,52 @@ stack_of_naps() {
 	[[ "$(stack_of_naps a)" != *schedule* ]]
 }
 
+now_ns() { python3 -c 'import time; print(time.monotonic_ns())'; }
+
+# A command for $capture, which is answered; when it was sent and answered goes into $at.
+tell() { # COMMAND ANSWER HOW_OFTEN_BY_THEN
+	answered() { [ "$(grep -c "control: $1" log)" -ge "$2" ]; }
+	at+=("$(now_ns)")
+	echo "$1" >fifo
+	await answered "$2" "$3"
+	at+=("$(now_ns)")
+}
+
+@test "disable ends the waits that are open, enable begins them: a sleeper has two, by both engines" {
+	need_bpf
+	sleep 1000 3>&- &
+	pid=$!
+	pids+=("$pid")
+	await grep -q '(sleep) S ' "/proc/$pid/stat"
+	mkfifo fifo
+	local engine option at
+	for engine in perf bpf; do
+		for option in --off-cpu --off-cpu=20us; do
+			rm -f log
+			sp-capture --engine=$engine $option --control fifo -p "$pid" >s 2>log 3>&- &
+			capture=$!
+			pids+=("$capture")
+			await grep -q recording log
+			at=()
+			tell disable disabled 1
+			tell disable disabled 2
+			tell enable enabled 1
+			tell enable enabled 2
+			tell stop stopping 1
+			wait "$capture"
+			stream order s
+			stream ext s | awk '$1 == "wait" { printf "%.0f %.0f %d\n", $8 - $4, $8, $5 }' >waits
+			# shellcheck disable=SC2048,SC2086 # all of them, each a word
+			awk -v at="${at[*]}" '
+				BEGIN { split(at, t) }
+				{ begin[NR] = $1; end[NR] = $2; good += $3 == 1 }
+				END { exit !(NR == 2 && good == 2 && t[1] <= end[1] && end[1] <= t[2] &&
+					t[5] <= begin[2] && begin[2] <= t[6] && t[9] <= end[2]) }' waits ||
+				fail "$engine $option" "${at[*]}" "$(cat waits)"
+		done
+	done
+}
+
 @test "by context switches: waits below the least, those that outlast the recording, chosen threads" {
 	need_kernel
 	sp-capture --engine=perf --off-cpu=50ms -- "$SP_PROG/off_cpu" naps 20 >s 2>log
@@ -100,13 +146,13 @@ stack_of_naps() {
 	n=$(sed -n 's/.*: \([0-9]*\) waits (.*) shorter than the least of --off-cpu/\1/p' log)
 	[ "${n:-0}" -ge 15 ] || fail "$(cat log)"
 	mkfifo never
-	sp-capture --engine=perf --off-cpu -d 0.5 -- cat never >s 2>log 3>&- &
+	sp-capture --engine=perf --off-cpu -d 2 -- cat never >s 2>log 3>&- &
 	capture=$!
 	pids+=("$capture")
 	await grep -q "waiting for" log
 	: >never
 	wait "$capture"
-	equal "$(stream ext s | awk '$1 == "wait" && $4 > 200e6' | wc -l)" 1 "waits at the end"
+	equal "$(stream ext s | awk '$1 == "wait" && $4 > 500e6' | wc -l)" 1 "waits at the end"
 	start_naps
 	sp-capture --engine=perf --off-cpu -t "$pid" -d 0.3 >s 2>log
 	equal "$(stream ext s | awk '$1 == "wait" { print $3 }' | sort -u)" "$pid" "threads that waited"
@@ -128,7 +174,7 @@ stack_of_naps() {
 	else
 		! grep -q "without stacks" log || fail "$(cat log)"
 	fi
-	n=$(stream ext s | awk '$1 == "wait" && $4 >= 10e6' | wc -l)
+	n=$(stream ext s | awk '$1 == "wait" && $4 >= 9.8e6' | wc -l)
 	[ "$n" -ge 28 ] || fail "$n naps"
 	# shellcheck disable=SC2016 # $0 is the inner shell's
 	local hide='mount -t tmpfs none /sys/kernel/btf && exec sp-capture "$@"'
