@@ -48,6 +48,17 @@ ring_of() { # minimum|maximum: what the stream in s says
 	done
 }
 
+@test "of a stack with a missing page all that lies before it is copied" {
+	need_bpf
+	for without in '' user_dynptr light; do
+		for depth in 3 40 330 1900; do
+			STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 hole
+			all_deep x.spool "$depth" || fail "without '$without' $depth: $(cat x.spool.unwind)"
+			! grep -q " 100.0% complete" x.spool.unwind || fail "without '$without' $depth: no page was missing"
+		done
+	done
+}
+
 @test "the ring grows with the stacks: all samples come, in time order, those on both sides of it too" {
 	need_bpf
 	sp-capture --engine=bpf -F 199 -- "$SP_PROG/deep" 330 800 >s 2>log

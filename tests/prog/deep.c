@@ -1,5 +1,8 @@
-/* A recursion of argv[1] frames of some 200 bytes each that burns argv[2] CPU ms at its end. */
+/* A recursion of argv[1] frames of some 200 bytes each that burns argv[2] CPU ms at its end. With a
+ * third argument a page of the stack above them is missing. */
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "target.h"
 
@@ -25,10 +28,23 @@ NOINLINE static void deep(long n, unsigned until)
 	__asm__ volatile("" : : "r"(frame) : "memory");
 }
 
+NOINLINE static int below_a_hole(long n, unsigned until)
+{
+	char room[3 * 4096];
+	memset(room, (int)n, sizeof room);
+	char *page = (char *)(((uintptr_t)room + 4095) & ~(uintptr_t)4095);
+	if (madvise(page, 4096, MADV_DONTNEED) < 0)
+		return 1;
+	deep(n, until);
+	return room[0] == 1;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3)
 		return 2;
+	if (argc > 3)
+		return below_a_hole(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]));
 	deep(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]));
 	return 0;
 }
