@@ -56,7 +56,8 @@ static int count_good(struct sp_spool *s)
 static bool counts_hold(struct sp_spool *s, int n, bool all)
 {
 	const struct sp_spool_info *i = sp_spool_info(s);
-	return (uint64_t)n == i->n_samples && sp_spool_counters(s)->v[SP_C_samples] == (uint64_t)n &&
+	return (uint64_t)n == i->n_samples &&
+	       sp_spool_counters(s)->v[SP_C_samples] == (uint64_t)n &&
 	       (!all || i->n_samples + i->n_lost_samples == MAKE_SAMPLES);
 }
 
@@ -88,7 +89,8 @@ static void cuts(const struct sp_buf *b)
 		}
 		int got = count_good(s);
 		wrong += got < 0 || sp_spool_state(s) != SP_SPOOL_INCOMPLETE ||
-			 !*sp_spool_complaint(s) || (unsigned)got < before || !counts_hold(s, got, false);
+			 !*sp_spool_complaint(s) || (unsigned)got < before ||
+			 !counts_hold(s, got, false);
 		before = got < 0 ? before : (unsigned)got;
 		sp_spool_close(s);
 	}
@@ -151,8 +153,12 @@ static void later_blocks(struct sp_buf *b)
 /* A block as a hostile writer would make it. */
 static void add_block(struct sp_buf *b, uint8_t type, const void *raw, size_t n, uint32_t seq)
 {
-	struct sp_block h = {.type = type, .raw = (uint32_t)n, .stored = (uint32_t)n, .seq = seq,
-			     .salt = 7, .crc = sp_spool_crc(raw, n)};
+	struct sp_block h = {.type = type,
+			     .raw = (uint32_t)n,
+			     .stored = (uint32_t)n,
+			     .seq = seq,
+			     .salt = 7,
+			     .crc = sp_spool_crc(raw, n)};
 	uint8_t head[SP_SPOOL_BLOCK_HEAD];
 	sp_block_encode(head, &h);
 	sp_buf_add(b, head, sizeof head);
@@ -171,16 +177,17 @@ static void add_head(struct sp_buf *b)
 /* DATA blocks whose head claims anything: opened or refused, never trusted. */
 static void hostile_heads(void)
 {
-	static const uint64_t claims[] = {1, 1000, 1u << 18, UINT32_MAX, UINT64_MAX, UINT64_MAX / 2};
+	static const uint64_t claims[] = {1,          1000,       1u << 18,
+					  UINT32_MAX, UINT64_MAX, UINT64_MAX / 2};
 	unsigned bad = 0, tried = 0;
 	for (unsigned field = 0; field < SP_HEAD_N; field++) {
 		for (unsigned c = 0; c < sizeof claims / sizeof *claims; c++) {
 			struct sp_buf b = {0}, head = {0}, raw = {0};
 			for (unsigned i = 0; i < SP_HEAD_N; i++)
-				sp_buf_uleb(&head, i == field			? claims[c]
-						   : i == SP_HEAD_RESOLUTION	? 1
-						   : i == SP_HEAD_FRAME		? 1
-										: 0);
+				sp_buf_uleb(&head, i == field                ? claims[c]
+						   : i == SP_HEAD_RESOLUTION ? 1
+						   : i == SP_HEAD_FRAME      ? 1
+									     : 0);
 			sp_col_bytes(&raw, SP_COL_HEAD, head.data, head.len);
 			add_head(&b);
 			add_block(&b, SP_BLOCK_DATA, raw.data, raw.len, 1);
@@ -204,14 +211,125 @@ static void hostile_heads(void)
 	tap_eq(bad, 0, "and none of them makes a sample");
 }
 
+/* A block of one thread and one event: what it says of its samples. */
+struct says {
+	const char *name;
+	uint32_t n_frames, n_nodes, n_samples, in_group;
+	uint32_t kind, node, pops, pushes, frame,
+		wait; /* of the first sample; the others: the same stack */
+	bool good;
+};
+
+static void put_says(struct sp_buf *raw, const struct says *y)
+{
+	const uint64_t fields[SP_HEAD_N] = {
+		[SP_HEAD_RESOLUTION] = 1,
+		[SP_HEAD_N_STRINGS] = 1,
+		[SP_HEAD_N_EVENTS] = 1,
+		[SP_HEAD_N_THREADS] = 1,
+		[SP_HEAD_FRAME] = 1,
+		[SP_HEAD_N_FRAMES] = y->n_frames,
+		[SP_HEAD_N_NODES] = y->n_nodes,
+		[SP_HEAD_N_SAMPLES] = y->n_samples,
+		[SP_HEAD_N_GROUPS] = 1,
+	};
+	const struct {
+		enum sp_column id;
+		uint32_t value, times, zeros;
+	} columns[] = {
+		{SP_COL_STR_LEN, 1, 1, 0},
+		{SP_COL_FRAME_KIND, SP_FKIND_ADDR, y->n_frames, 0},
+		{SP_COL_GRP_N, y->in_group, 1, 0},
+		{SP_COL_S_KIND, y->kind, 1, y->n_samples - 1},
+		{SP_COL_S_NODE, y->node, 1, 0},
+		{SP_COL_S_POP, y->pops, 1, 0},
+		{SP_COL_S_PUSH, y->pushes, 1, 0},
+		{SP_COL_S_FRAME, y->frame, y->pushes, 0},
+		{SP_COL_S_WAIT, y->wait, 1, y->n_samples - 1},
+	};
+	struct sp_buf head = {0};
+	for (unsigned i = 0; i < SP_HEAD_N; i++)
+		sp_buf_uleb(&head, fields[i]);
+	sp_col_bytes(raw, SP_COL_HEAD, head.data, head.len);
+	sp_buf_deinit(&head);
+	for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+		struct sp_col_out c = {0};
+		for (uint32_t k = 0; k < columns[i].times; k++)
+			sp_col_push(&c, columns[i].value);
+		for (uint32_t k = 0; k < columns[i].zeros; k++)
+			sp_col_push(&c, 0);
+		sp_col_flush(raw, columns[i].id, &c);
+		sp_col_out_deinit(&c);
+		if (i == 0)
+			sp_col_bytes(raw, SP_COL_STR_BYTES, "x", 1);
+	}
+}
+
+/* Stacks that refer to what is not there, and more than a block may hold. Frame 1 is the marker. */
+static void hostile_stacks(void)
+{
+	enum { SAME = SP_SKIND_SAME, NODE = SP_SKIND_NODE, POP = SP_SKIND_POP, NEW = SP_SKIND_NEW };
+	static const struct says all[] = {
+		{"a new stack", 0, 1, 1, 1, NEW, 0, 0, 1, 1, 0, true},
+		{"of a new frame", 1, 1, 1, 1, NEW, 0, 0, 1, 0, 0, true},
+		{"the empty stack", 0, 0, 1, 1, NODE, 0, 0, 0, 0, 0, true},
+		{"a node that is not there", 0, 0, 1, 1, NODE, 1, 0, 0, 0, 0, false},
+		{"a stack upon such a node", 0, 1, 1, 1, NEW, 1, 0, 1, 1, 0, false},
+		{"a frame that is not there", 0, 1, 1, 1, NEW, 0, 0, 1, 2, 0, false},
+		{"a new frame too many", 0, 1, 1, 1, NEW, 0, 0, 1, 0, 0, false},
+		{"a frame that no stack has", 1, 1, 1, 1, NEW, 0, 0, 1, 1, 0, false},
+		{"fewer nodes than are claimed", 0, 2, 1, 1, NEW, 0, 0, 1, 1, 0, false},
+		{"more nodes than are claimed", 0, 1, 1, 1, NEW, 0, 0, 2, 1, 0, false},
+		{"pops off nothing", 0, 1, 1, 1, POP, 0, 1, 1, 1, 0, false},
+		{"an unknown kind", 0, 0, 1, 1, 9, 0, 0, 0, 0, 0, false},
+		{"a wait that is not there", 0, 1, 1, 1, NEW, 0, 0, 1, 1, 1, false},
+		{"a group of fewer samples", 0, 1, 2, 1, NEW, 0, 0, 1, 1, 0, false},
+		{"as deep as may be", 0, SP_SPOOL_MAX_DEPTH, 1, 1, NEW, 0, 0, SP_SPOOL_MAX_DEPTH, 1,
+		 0, true},
+		{"one deeper", 0, SP_SPOOL_MAX_DEPTH + 1, 1, 1, NEW, 0, 0, SP_SPOOL_MAX_DEPTH + 1,
+		 1, 0, false},
+		{"as many samples as may be", 0, 1, SP_SPOOL_MAX_SAMPLES, SP_SPOOL_MAX_SAMPLES, NEW,
+		 0, 0, 1, 1, 0, true},
+		{"one more", 0, 1, SP_SPOOL_MAX_SAMPLES + 1, SP_SPOOL_MAX_SAMPLES + 1, NEW, 0, 0, 1,
+		 1, 0, false},
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct sp_buf b = {0}, raw = {0};
+		struct sp_spool *s;
+		struct sp_spool_sample p;
+		struct sp_err err = {0};
+		uint64_t n = 0;
+		put_says(&raw, &all[i]);
+		add_head(&b);
+		add_block(&b, SP_BLOCK_DATA, raw.data, raw.len, 1);
+		int rc = open_bytes(&s, b.data, b.len, &err);
+		bool damaged = rc < 0;
+		if (rc == 0) {
+			while (sp_spool_next(s, &p, &err) == 1)
+				n++;
+			damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
+			sp_spool_close(s);
+		}
+		if (!tap_ok(n == (all[i].good ? all[i].n_samples : 0) && damaged == !all[i].good,
+			    all[i].name))
+			printf("# %llu samples, %s\n", (unsigned long long)n, err.msg);
+		sp_buf_deinit(&b);
+		sp_buf_deinit(&raw);
+	}
+}
+
 static void bombs(void)
 {
 	struct sp_buf b = {0}, zeros = {0};
 	sp_buf_zero(&zeros, SP_SPOOL_RAW_MAX);
 	uint8_t packed[8192];
 	size_t n = ZSTD_compress(packed, sizeof packed, zeros.data, zeros.len, 19);
-	struct sp_block h = {.type = SP_BLOCK_DATA, .flags = SP_BLOCK_ZSTD, .raw = SP_SPOOL_RAW_MAX,
-			     .stored = (uint32_t)n, .seq = 1, .salt = 7,
+	struct sp_block h = {.type = SP_BLOCK_DATA,
+			     .flags = SP_BLOCK_ZSTD,
+			     .raw = SP_SPOOL_RAW_MAX,
+			     .stored = (uint32_t)n,
+			     .seq = 1,
+			     .salt = 7,
 			     .crc = sp_spool_crc(packed, n)};
 	uint8_t head[SP_SPOOL_BLOCK_HEAD];
 	sp_block_encode(head, &h);
@@ -289,6 +407,7 @@ int main(void)
 	flips(&b);
 	later_blocks(&b);
 	hostile_heads();
+	hostile_stacks();
 	bombs();
 	other_versions();
 	sp_buf_deinit(&b);
