@@ -13,6 +13,8 @@
 #define BUILD_IDS_MAX ((size_t)1 << 20)
 #define PATHS_BYTES_MAX ((size_t)128 << 20)
 #define FEATURES_BYTES_MAX ((size_t)64 << 20)
+/* Names by type and config are compared with every event: so often in all. */
+#define NAME_LOOKS_MAX (UINT64_C(1) << 22)
 
 void sp_events_init(struct sp_events *e)
 {
@@ -131,6 +133,17 @@ static int rename_event(struct sp_event *ev, const char *name)
 	return 1;
 }
 
+/* Names that are not told by id: those of all events of a type and config. */
+static void rename_like(struct sp_events *e, uint32_t type, uint64_t config, const char *name)
+{
+	if (e->n_name_looks > NAME_LOOKS_MAX)
+		return;
+	e->n_name_looks += e->n;
+	for (size_t i = 0; i < e->n; i++)
+		if (e->v[i]->attr.type == type && e->v[i]->attr.config == config)
+			rename_event(e->v[i], name);
+}
+
 /* --- features --- */
 
 struct desc_arg {
@@ -185,15 +198,14 @@ static void set_cmdline(struct sp_events *e, struct sp_cursor *c)
 /* simpleperf keeps the names of its events in one value: lines "NAME,TYPE,CONFIG". */
 static void set_simpleperf_names(struct sp_events *e, const char *lines)
 {
-	char name[256];
+	char line[320], name[256]; /* sscanf looks for the end of what it is given first */
 	unsigned type;
 	unsigned long long config;
-	for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n') {
-		if (sscanf(lines, "%255[^,\n],%u,%llu", name, &type, &config) != 3)
-			continue;
-		for (size_t i = 0; i < e->n; i++)
-			if (e->v[i]->attr.type == type && e->v[i]->attr.config == config)
-				rename_event(e->v[i], name);
+	for (size_t n; *lines; lines += n, lines += *lines == '\n') {
+		n = strcspn(lines, "\n");
+		snprintf(line, sizeof line, "%.*s", n < sizeof line ? (int)n : 0, lines);
+		if (sscanf(line, "%255[^,],%u,%llu", name, &type, &config) == 3)
+			rename_like(e, type, config, name);
 	}
 }
 
@@ -396,11 +408,8 @@ static void on_update(struct sp_events *e, const uint8_t *rec, size_t size)
 /* An old perf's HEADER_EVENT_TYPE: u64 config, name; meant for tracepoints. */
 static void on_event_type(struct sp_events *e, const uint8_t *rec, size_t size)
 {
-	if (size <= 16 || !memchr(rec + 16, 0, size - 16))
-		return;
-	for (size_t i = 0; i < e->n; i++)
-		if (e->v[i]->attr.type == 2 && e->v[i]->attr.config == sp_get64(rec + 8))
-			rename_event(e->v[i], (const char *)rec + 16);
+	if (size > 16 && memchr(rec + 16, 0, size - 16))
+		rename_like(e, 2, sp_get64(rec + 8), (const char *)rec + 16);
 }
 
 int sp_events_record(struct sp_events *e, const uint8_t *rec, size_t size, struct sp_err *err)

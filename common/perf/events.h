@@ -27,6 +27,7 @@ struct sp_events {
 	char *strings[5];                          /* owned: what info's strings point to */
 	struct sp_buf raw_features[SP_N_FEATURES]; /* as they came, native order */
 	size_t features_bytes;
+	uint64_t n_name_looks;
 	uint64_t comp_mmap_len;
 
 	struct sp_intern paths; /* of build_ids, same index: path, NUL, then the file if it is known */

@@ -375,6 +375,34 @@ static void test_names(void)
 	}
 }
 
+/* A name by its config is compared with every event: many of both would take for ever. */
+static void test_many_names(void)
+{
+	struct enc e = {0};
+	struct sp_attr a = e_plain_attr();
+	a.type = 2;
+	a.config = 7;
+	e_pipe(&e);
+	for (uint64_t id = 1; id <= 4096; id++)
+		e_head_attr(&e, &a, 128, &id, 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		char name[32];
+		snprintf(name, sizeof name, "name %u", i);
+		e_begin(&e, SP_PERF_HEADER_EVENT_TYPE, 0);
+		e64(&e, 7);
+		estr(&e, name, 8);
+		e_end(&e);
+	}
+	struct sp_reader *r = open_bytes(e.b.data, e.b.len, 0);
+	struct sp_record rec;
+	while (r && sp_reader_next(r, &rec, NULL) == 1)
+		;
+	tap_str(r ? sp_reader_event(r, 4095)->name : "", "name 1024",
+		"of 4,096 events' names of one config the first 4 million are looked at");
+	sp_reader_close(r);
+	sp_buf_deinit(&e.b);
+}
+
 /* --- memory --- */
 
 /* Many megabytes through a pipe: held records keep their bytes when chunks are used again. */
@@ -521,6 +549,7 @@ int main(void)
 		test_features(be);
 	}
 	test_names();
+	test_many_names();
 	test_chunks();
 	test_head();
 	test_not_perf();
