@@ -329,6 +329,7 @@ struct search {
 	uint64_t svma;
 	size_t left;
 	unsigned n_others, n_targets;
+	bool called, halts; /* the last instruction was a call; and hlt came next */
 	struct uw_rule second; /* at a jump that may leave the function; or UW_RULE_NONE */
 	/* Where ways lead that were found already: offsets in the code + 1, hashed. */
 	uint32_t targets[TARGETS];
@@ -419,8 +420,14 @@ static enum outcome one_byte_step(struct search *s, struct way *w, const struct 
 	case 0xc2:
 	case 0xc3:
 		return found(w, out) ? FOUND : DEAD;
-	case 0xcc: /* int3 */
 	case 0xf4: /* hlt */
+		s->halts |= s->called;
+		return DEAD;
+	case 0x00: /* blanked out, or what lies behind all code */
+		if (i->is_mem && !i->reg && !i->rm && !i->disp)
+			return DEAD;
+		break;
+	case 0xcc: /* int3 */
 	case 0xc8: /* enter */
 	case 0xca:
 	case 0xcb:
@@ -454,8 +461,11 @@ static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 		return DEAD;
 	w->pc += i.len;
 	switch ((enum uw_insn_map)i.map) {
-	case UW_MAP_ONE:
-		return one_byte_step(s, w, &i, out);
+	case UW_MAP_ONE: {
+		enum outcome rc = one_byte_step(s, w, &i, out);
+		s->called = i.op == 0xe8 || (i.op == 0xff && i.ext == 2);
+		return rc;
+	}
 	case UW_MAP_TWO:
 		if (i.op == 0x0b) /* ud2 */
 			return DEAD;
@@ -492,5 +502,10 @@ struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
 			break;
 		w = s.others[--s.n_others];
 	}
+	/* Nothing returns, and a call that does not is held for one that might: so end the first
+	 * functions of processes, and those below a coroutine's (glibc 2.36's __start_context, Boost's
+	 * make_fcontext). */
+	if (s.second.kind == UW_RULE_NONE && s.halts)
+		return (struct uw_rule){.kind = UW_RULE_END};
 	return s.second;
 }

@@ -230,13 +230,17 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 	return UW_NO_CFI;
 }
 
-/* The rule of an interrupted instruction: a call's last bytes may seem to end with its first. */
+/* The rule of the code at pc. r was made for what lies behind a call if there seems to be one before
+ * pc, else for an instruction: of an interrupted one, the last bytes of a call may seem to end with
+ * its first; and a coroutine's first function returns to where nobody called. */
 static struct uw_rule own_rule(const struct uw_walk *k, const struct uw_map *map, struct uw_rule r)
 {
-	if (!k->exact || !map || !map->module ||
-	    uw_code_call(map->module, k->pc + 1 - map->bias).kind <= UW_CALL_UNKNOWN)
+	if (!map || !map->module)
 		return r;
-	return uw_code_rule(map->module, k->pc - map->bias);
+	uint64_t pc = k->pc - map->bias;
+	if ((uw_code_call(map->module, pc + k->exact).kind > UW_CALL_UNKNOWN) != k->exact)
+		return r;
+	return uw_code_rule(map->module, pc);
 }
 
 /* The frame pointer that a code's rule restores, and for which word of the stack it stands. */
@@ -302,7 +306,10 @@ int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,
 	*f = (struct uw_memo_frame){.ra_slot = -1, .fp_slot = UW_SLOT_KEEP, .edge = UW_EDGE_NONE};
 	if (k->exact && new_thread(k, map))
 		return UW_END;
-	int rc = code_step(k, own_rule(k, map, r), f);
+	r = own_rule(k, map, r);
+	if (r.kind == UW_RULE_END)
+		return UW_END;
+	int rc = code_step(k, r, f);
 	if (rc != NOT_SO)
 		return rc;
 	if (k->exact)

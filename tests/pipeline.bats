@@ -159,6 +159,51 @@ END
 	SP_PROG=. chain raw raw --holding hot_1 --min 99 --chain '^__clone;start;worker_1;middle_1;hot_1;$'
 }
 
+@test "code without rules: called back by musl's qsort; and a coroutine's stack ends in its first function" {
+	cat >back.c <<-'END'
+		#include <stdlib.h>
+		#include <time.h>
+		#include <ucontext.h>
+		static volatile unsigned sum;
+		__attribute__((noipa)) static void hot(int n) { for (int i = 0; i < n; i++) sum += i; }
+		static long cpu_ms(void) { return clock() / (CLOCKS_PER_SEC / 1000); }
+		#ifdef SORT
+		static int order(const void *a, const void *b) { hot(500); return *(const int *)a - *(const int *)b; }
+		int main(void)
+		{
+			int v[100];
+			while (cpu_ms() < 500) {
+				for (int i = 0; i < 100; i++) v[i] = (int)(i * 7919u % 1000);
+				qsort(v, 100, sizeof *v, order);
+			}
+			return 0;
+		}
+		#else
+		static ucontext_t all, one;
+		static char stack[1 << 16];
+		static void body(void) { for (;;) { hot(20000); sum++; swapcontext(&one, &all); } }
+		int main(void)
+		{
+			getcontext(&one);
+			one.uc_stack.ss_sp = stack;
+			one.uc_stack.ss_size = sizeof stack;
+			makecontext(&one, body, 0);
+			while (cpu_ms() < 500) swapcontext(&all, &one);
+			return 0;
+		}
+		#endif
+	END
+	musl-gcc -O2 -g -DSORT -static -o back-musl back.c
+	gcc -O2 -g -o back-coroutine back.c
+	profile p.spool -- ./back-musl
+	sp-sym --format=raw p.spool >raw
+	SP_PROG=. chain raw raw --holding hot --min 99 --chain '^_start;libc_start_main_stage2;main;(\w+;)+order;hot;$'
+	rm p.spool
+	profile p.spool -- ./back-coroutine
+	sp-sym --format=raw p.spool >raw
+	SP_PROG=. chain raw raw --holding hot --min 99 --calls back-coroutine --chain '^libc\.so\.6;body;hot;$'
+}
+
 @test "threads: each has its own chain from its start function, and its name" {
 	run_chain threads
 	sp-sym --format=text p.spool >text

@@ -266,9 +266,13 @@ static bool run_to_trap(pid_t pid)
 {
 	struct user_regs_struct r;
 	int status;
-	ptrace(PTRACE_CONT, pid, 0, 0);
-	if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP)
-		return false;
+	int sig = 0;
+	do { /* other signals are the program's own */
+		ptrace(PTRACE_CONT, pid, 0, (void *)(intptr_t)sig);
+		if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
+			return false;
+		sig = WSTOPSIG(status);
+	} while (sig != SIGTRAP);
 	ptrace(PTRACE_GETREGS, pid, 0, &r);
 	o.live.pid = pid;
 	live_maps(&o.live);
