@@ -145,12 +145,19 @@ static bool help_reading(void *r)
 	return sp_reader_help(r);
 }
 
+static void wake_helpers(void *pool)
+{
+	un_pool_wake(pool);
+}
+
 /* Twice: of a small file there is too little to start threads for. */
 static void take_help(struct run *u)
 {
 	u->has_help = true;
-	if (u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r))
+	if (u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r)) {
 		un_pool_set_idle(u->pool, help_reading, u->r);
+		sp_reader_on_help(u->r, wake_helpers, u->pool);
+	}
 }
 
 /* Other threads are for input that is there already, and cost a fifth more CPU time than one alone:
@@ -171,25 +178,14 @@ static int submit(struct run *u, struct sp_err *err)
 	return un_pool_submit(u->pool, err);
 }
 
-static int add(struct run *u, const struct sp_record *rec, enum un_action action,
-	       const struct uw_space *space, struct sp_space *hold, struct sp_err *err)
+/* The next item to fill; its record lies in the reader's chunk. */
+static struct un_item *next_item(struct run *u, const struct sp_late *late, enum un_action action)
 {
 	struct un_batch *b = un_pool_batch(u->pool);
 	struct un_item *item = &b->items[b->n++];
-	memcpy(&item->rec, rec, UN_RECORD_BYTES);
-	size_t whole = 0;
-	uint8_t *stack =
-		action == UN_WALK && u->tails.n ? un_tails_join(&u->tails, rec, &whole) : NULL;
-	if (stack) {
-		item->rec.sample.stack = b->stacks[b->n_stacks++] = stack;
-		item->rec.sample.stack_bytes = whole;
-		item->rec.sample.stack_here = 0;
-		b->bytes += whole;
-	}
-	item->space = space;
-	item->action = action;
-	b->bytes += rec->size;
-	u->round_bytes += rec->size;
+	*item = (struct un_item){.late = *late, .action = action};
+	b->bytes += late->size;
+	u->round_bytes += late->size;
 	struct sp_chunk *chunk = sp_reader_chunk(u->r);
 	uint32_t i = b->n_chunks;
 	while (i > 0 && b->chunks[i - 1] != chunk)
@@ -198,15 +194,48 @@ static int add(struct run *u, const struct sp_record *rec, enum un_action action
 		sp_chunk_hold(chunk);
 		b->chunks[b->n_chunks++] = chunk;
 	}
-	i = b->n_spaces;
-	while (i > 0 && b->spaces[i - 1] != hold)
-		i--;
-	if (hold && !i) {
-		sp_space_hold(hold);
-		b->spaces[b->n_spaces++] = hold;
-	}
-	bool full = b->n == UN_BATCH_ITEMS || b->bytes >= UN_BATCH_BYTES;
+	return item;
+}
+
+static int submit_full(struct run *u, struct sp_err *err)
+{
+	const struct un_batch *b = un_pool_batch(u->pool);
+	size_t most = u->o->n_workers > 1 ? UN_BATCH_BYTES_SHARED : UN_BATCH_BYTES;
+	bool full = b->n == UN_BATCH_ITEMS || b->bytes >= most;
 	return full ? submit(u, err) : 0;
+}
+
+static int pass(struct run *u, const struct sp_record *rec, struct sp_err *err)
+{
+	next_item(u, &(struct sp_late){.raw = rec->raw, .size = rec->size}, UN_PASS);
+	return submit_full(u, err);
+}
+
+static void hold_space(struct un_batch *b, struct sp_space *space)
+{
+	uint32_t i = b->n_spaces;
+	while (i > 0 && b->spaces[i - 1] != space)
+		i--;
+	if (!i) {
+		sp_space_hold(space);
+		b->spaces[b->n_spaces++] = space;
+	}
+}
+
+/* A stack whose rest came before it is put together here, where the parts are. */
+static void join_stack(struct run *u, struct un_item *item)
+{
+	struct un_batch *b = un_pool_batch(u->pool);
+	struct sp_record rec;
+	size_t size;
+	uint8_t *whole = sp_late_decode(&rec, &item->late) && rec.sample.regs && rec.sample.stack
+				 ? un_tails_join(&u->tails, &rec, &size)
+				 : NULL;
+	if (!whole)
+		return;
+	item->is_joined = true;
+	b->stacks[b->n_stacks++] = (struct un_joined){whole, size};
+	b->bytes += size;
 }
 
 /* perf keeps everything in memory until a round ends: end one where the input does not. All that
@@ -224,9 +253,7 @@ static int add_round(struct run *u, const struct sp_record *rec, struct sp_err *
 	u->round_bytes = 0;
 	struct un_batch *b = un_pool_batch(u->pool);
 	struct un_item *item = &b->items[b->n++];
-	item->action = UN_PASS;
-	item->rec.raw = bytes;
-	item->rec.size = sizeof bytes;
+	*item = (struct un_item){.late = {.raw = bytes, .size = sizeof bytes}, .action = UN_PASS};
 	b->flush = true;
 	return submit(u, err);
 }
@@ -243,7 +270,7 @@ static uint64_t coarse_ms(void)
 static int on_round(struct run *u, const struct sp_record *rec, struct sp_err *err)
 {
 	u->round_bytes = 0;
-	int rc = add(u, rec, UN_PASS, NULL, NULL, err);
+	int rc = pass(u, rec, err);
 	uint64_t now = coarse_ms();
 	if (rc < 0 || now - u->flushed_ms < FLUSH_MS)
 		return rc;
@@ -257,34 +284,37 @@ static int on_round(struct run *u, const struct sp_record *rec, struct sp_err *e
 static int on_sample(struct run *u, const struct sp_record *rec, struct sp_err *err)
 {
 	u->result->n_samples++;
-	if (rec->malformed || !rec->event) {
+	if (!rec->is_late) { /* malformed */
 		sp_count(&u->result->counters, SP_C_rejected_samples, 1);
 		return 0;
 	}
-	const struct sp_attr *attr = &rec->event->attr;
-	bool convert = un_attr_unwinds(attr) ||
-		       (rec->sample.has_chain && u->ends.site && !u->input_is_site);
-	u->result->had_stacks |= un_attr_unwinds(attr);
-	u->result->had_chains |= rec->sample.has_chain && rec->sample.n_chain > 0;
+	bool unwinds = un_attr_unwinds(&rec->event->attr);
+	u->result->had_stacks |= unwinds;
 	unsigned mode = sp_record_cpumode(rec);
 	bool guest = mode == SP_CPUMODE_GUEST_KERNEL || mode == SP_CPUMODE_GUEST_USER;
-	bool has_regs = un_attr_unwinds(attr) && rec->sample.regs && rec->sample.regs_abi;
-	if (!has_regs || guest || rec->pid < 0)
-		return add(u, rec, convert ? UN_CONVERT : UN_PASS, NULL, NULL, err);
-	const struct sp_proc *proc = sp_procs_get(u->procs, rec->pid);
-	if (!proc)
-		return sp_err_nomem(err);
-	const struct uw_space *space =
-		un_modules_space(u->modules, proc->space, rec->pid, rec->time_ns);
-	if (!space)
-		return sp_err_nomem(err);
-	if (!u->has_machine) {
-		int rc = set_machine(u, space, err);
-		if (rc < 0)
-			return rc;
+	const struct uw_space *space = NULL;
+	struct sp_proc *proc = NULL;
+	if (unwinds && !guest && rec->pid >= 0) {
+		proc = sp_procs_get(u->procs, rec->pid);
+		space = proc ? un_modules_space(u->modules, proc->space, rec->pid, rec->time_ns)
+			     : NULL;
+		if (!space)
+			return sp_err_nomem(err);
+		if (!u->has_machine) {
+			int rc = set_machine(u, space, err);
+			if (rc < 0)
+				return rc;
+		}
 	}
-	u->result->n_walked++;
-	return add(u, rec, UN_WALK, space, proc->space, err);
+	bool chain = u->ends.site && !u->input_is_site;
+	struct un_item *item = next_item(u, &rec->late, chain ? UN_CHAIN : UN_SAMPLE);
+	if (space) {
+		item->space = space;
+		hold_space(un_pool_batch(u->pool), proc->space);
+		if (u->tails.n)
+			join_stack(u, item);
+	}
+	return submit_full(u, err);
 }
 
 static bool is_this_boot(const uint8_t *payload, size_t size)
@@ -344,7 +374,7 @@ static int on_ext(struct run *u, const struct sp_record *rec, struct sp_err *err
 		return 0;
 	}
 	rc = rc == 1 && e.kind == SP_EXT_OBJECT ? on_object(u, &e, err) : 0;
-	return rc < 0 ? rc : add(u, rec, UN_PASS, NULL, NULL, err);
+	return rc < 0 ? rc : pass(u, rec, err);
 }
 
 static int on_record(struct run *u, const struct sp_record *rec, struct sp_err *err)
@@ -378,7 +408,7 @@ static int on_record(struct run *u, const struct sp_record *rec, struct sp_err *
 	}
 	meet_kernel(u, rec);
 	rc = sp_procs_apply(u->procs, rec, err);
-	return rc < 0 ? rc : add(u, rec, UN_PASS, NULL, NULL, err);
+	return rc < 0 ? rc : pass(u, rec, err);
 }
 
 /* All records until the input or a signal ends it. *read_err: why reading failed, code 0: it did
@@ -438,7 +468,14 @@ static int finish(struct run *u, struct sp_err *err)
 {
 	int rc = un_pool_drain(u->pool, err);
 	struct un_result *res = u->result;
-	res->worker_ns = un_pool_sums(u->pool, &res->counters, &res->stops);
+	struct un_sums sums = {.counters = &res->counters, .stops = &res->stops};
+	un_pool_sums(u->pool, &sums);
+	res->worker_ns = sums.cpu_ns;
+	res->had_chains = sums.had_chains;
+	for (unsigned i = 0; i < UW_N_STOPS; i++)
+		res->n_walked += res->stops.n[i];
+	if (sums.bad.raw)
+		sp_reader_reject(u->r, &sums.bad);
 	set_state(u);
 	res->n_by_path = un_modules_n_by_path(u->modules);
 	if (rc == 0 && copy_paths(res, u->procs) < 0)
@@ -451,7 +488,8 @@ static int finish(struct run *u, struct sp_err *err)
 
 static int start(struct run *u, struct sp_err *err)
 {
-	int rc = sp_reader_open(&u->r, u->o->input, SP_READER_SHARE | SP_READER_TRIM, err);
+	int rc = sp_reader_open(&u->r, u->o->input,
+				SP_READER_SHARE | SP_READER_TRIM | SP_READER_LATE, err);
 	if (rc < 0)
 		return rc;
 	rc = sp_writer_new(&u->w, u->o->out_fd, u->o->out_name, u->o->as_file, err);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -35,10 +36,12 @@ struct un_pool {
 	bool (*idle)(void *ctx); /* or NULL; all threads' but the submitting one's */
 	void *idle_ctx;
 
-	pthread_mutex_t lock; /* all below */
+	_Atomic unsigned n_asleep; /* threads that wait for work; changed with the lock */
+	pthread_mutex_t lock;      /* all below */
 	pthread_cond_t work, space;
 	uint64_t n_submitted, n_taken, n_written;
 	bool writing, ending;
+	struct sp_late bad;  /* the first of the batches' */
 	struct sp_err error; /* code 0: none */
 };
 
@@ -79,6 +82,8 @@ static void write_due(struct un_pool *p)
 		pthread_mutex_lock(&p->lock);
 		if (rc < 0 && !p->error.code)
 			p->error = err;
+		if (!p->bad.raw)
+			p->bad = s->batch->bad;
 		s->state = FREE;
 		p->n_written++;
 		pthread_cond_broadcast(&p->space);
@@ -86,11 +91,16 @@ static void write_due(struct un_pool *p)
 	p->writing = false;
 }
 
-uint64_t un_thread_ns(void)
+static uint64_t clock_ns(clockid_t id)
 {
 	struct timespec t = {0};
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	clock_gettime(id, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t un_thread_ns(void)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* With the lock: compute the next batch in line. */
@@ -99,9 +109,11 @@ static void work_one(struct un_pool *p, struct un_worker *w)
 	struct slot *s = &p->slots[p->n_taken++ % p->n_slots];
 	s->state = TAKEN;
 	pthread_mutex_unlock(&p->lock);
-	uint64_t begin = un_thread_ns();
+	/* Of the other threads the clock is asked once: un_pool_sums. */
+	bool own = w == p->threads[0].worker;
+	uint64_t begin = own ? un_thread_ns() : 0;
 	un_worker_run(w, s->batch);
-	w->cpu_ns += un_thread_ns() - begin;
+	w->cpu_ns += own ? un_thread_ns() - begin : 0;
 	pthread_mutex_lock(&p->lock);
 	s->state = DONE;
 	write_due(p);
@@ -123,6 +135,13 @@ static bool work_idle(struct un_pool *p)
 	return did;
 }
 
+static void sleep_for_work(struct un_pool *p)
+{
+	atomic_fetch_add_explicit(&p->n_asleep, 1, memory_order_relaxed);
+	pthread_cond_wait(&p->work, &p->lock);
+	atomic_fetch_sub_explicit(&p->n_asleep, 1, memory_order_relaxed);
+}
+
 static void *run(void *arg)
 {
 	struct thread *t = arg;
@@ -132,7 +151,7 @@ static void *run(void *arg)
 	for (;;) {
 		while (p->n_taken == p->n_submitted && !p->ending)
 			if (!work_idle(p) && p->n_taken == p->n_submitted && !p->ending)
-				pthread_cond_wait(&p->work, &p->lock);
+				sleep_for_work(p);
 		if (p->n_taken == p->n_submitted)
 			break;
 		work_one(p, t->worker);
@@ -252,6 +271,16 @@ void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx)
 		;
 }
 
+/* Who falls asleep meanwhile is told the next time. */
+void un_pool_wake(struct un_pool *p)
+{
+	if (!atomic_load_explicit(&p->n_asleep, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&p->lock);
+	pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+}
+
 void un_pool_set_machine(struct un_pool *p, uint16_t machine)
 {
 	p->machine = machine;
@@ -316,15 +345,19 @@ int un_pool_drain(struct un_pool *p, struct sp_err *err)
 	return rc;
 }
 
-uint64_t un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops)
+void un_pool_sums(const struct un_pool *p, struct un_sums *sums)
 {
-	uint64_t cpu_ns = 0;
+	sums->bad = p->bad;
 	for (unsigned i = 0; i <= p->n_started; i++) {
 		const struct un_worker *w = p->threads[i].worker;
-		sp_counters_add(c, &w->counters);
-		sp_counters_add(c, uw_walker_counters(w->walker));
-		un_stops_merge(stops, &w->stops);
-		cpu_ns += w->cpu_ns;
+		clockid_t clock;
+		sp_counters_add(sums->counters, &w->counters);
+		sp_counters_add(sums->counters, uw_walker_counters(w->walker));
+		un_stops_merge(sums->stops, &w->stops);
+		if (!i)
+			sums->cpu_ns += w->cpu_ns;
+		else if (pthread_getcpuclockid(p->threads[i].id, &clock) == 0)
+			sums->cpu_ns += clock_ns(clock);
+		sums->had_chains |= w->had_chains;
 	}
-	return cpu_ns;
 }

@@ -20,9 +20,12 @@ int un_pool_new(struct un_pool **out, unsigned n_workers, struct sp_writer *w, s
 /* Ends the threads; batches not yet written are dropped. */
 void un_pool_free(struct un_pool *p);
 
-/* Of more than one worker: work that threads without a batch do: a piece of it, from any thread; false when there is none at
- * the moment. It makes the threads worth their start before the first batch. */
+/* Of more than one worker: work that threads without a batch do: a piece of it, from any thread;
+ * false when there is none at the moment. It makes the threads worth their start before the first
+ * batch. */
 void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx);
+/* There is such work again: a thread that sleeps looks for it. */
+void un_pool_wake(struct un_pool *p);
 /* The recording's machine; before the first batch that holds samples to walk. */
 void un_pool_set_machine(struct un_pool *p, uint16_t machine);
 /* The batch to fill; the same until it is submitted. */
@@ -35,9 +38,17 @@ int un_pool_submit(struct un_pool *p, struct sp_err *err);
 /* Submit, and wait until everything is written: then the writer may be used directly. */
 int un_pool_drain(struct un_pool *p, struct sp_err *err);
 
-/* Sums over all workers, after un_pool_drain; the CPU time that they spent on batches, which any
- * number of them shares: the rest is the submitting thread's alone. */
-uint64_t un_pool_sums(const struct un_pool *p, struct sp_counters *c, struct un_stops *stops);
+/* What all workers did. */
+struct un_sums {
+	struct sp_counters *counters; /* borrowed: added to */
+	struct un_stops *stops;       /* the same */
+	uint64_t cpu_ns; /* what any number of them shares: the rest is the submitting thread's */
+	bool had_chains; /* some sample came with a call chain */
+	struct sp_late bad; /* the first sample that could not be decoded; raw NULL: none */
+};
+
+/* After un_pool_drain. */
+void un_pool_sums(const struct un_pool *p, struct un_sums *sums);
 
 /* CPU time of the calling thread. */
 uint64_t un_thread_ns(void);

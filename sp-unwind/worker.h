@@ -12,32 +12,42 @@
 #include "walk.h"
 
 enum un_action {
-	UN_PASS,    /* as it came */
-	UN_CONVERT, /* a sample with nothing to unwind: its chain becomes looked-up addresses */
-	UN_WALK,    /* a sample with registers */
+	UN_PASS,   /* as it came */
+	UN_SAMPLE, /* where its event unwinds its chain becomes looked-up addresses, walked by
+		    * registers and stack where it has them and a space; else it leaves as it came
+		    */
+	UN_CHAIN,  /* the same, and of every event */
 };
 
-/* One record's work. What a worker needs is in two cache lines: to send one to another CPU takes as
- * long as to unwind a stack of a few frames. */
+/* One record's work, in a cache line: to send one to another CPU takes as long as to unwind a stack
+ * of a few frames. */
 struct un_item {
-	_Alignas(64) const struct uw_space *space; /* for UN_WALK; in one of the batch's spaces */
+	_Alignas(64) struct sp_late late;
+	const struct uw_space *space; /* in one of the batch's spaces, or NULL */
 	enum un_action action;
-	struct sp_record rec; /* UN_RECORD_BYTES of it */
+	bool is_joined; /* its stack is the batch's next one */
 };
+_Static_assert(sizeof(struct un_item) == 64, "a cache line");
 
-#define UN_RECORD_BYTES offsetof(struct sp_record, sample.addr)
-_Static_assert(offsetof(struct un_item, rec) + UN_RECORD_BYTES <= 128, "two cache lines");
+/* A stack that came in parts. */
+struct un_joined {
+	uint8_t *data; /* owned */
+	size_t size;
+};
 
 #define UN_BATCH_ITEMS 256u
 #define UN_BATCH_OUT ((size_t)256 << 10) /* of output, until more is needed */
-#define UN_BATCH_BYTES ((size_t)1 << 20) /* of input; one record more may lie in it */
+/* Of input; one record more may lie in it. To hand one over takes 20 us when a thread sleeps. */
+#define UN_BATCH_BYTES ((size_t)1 << 20)
+#define UN_BATCH_BYTES_SHARED ((size_t)3 << 19)
 
 struct un_batch {
 	uint32_t n, n_chunks, n_spaces, n_stacks;
 	size_t bytes;
 	struct sp_chunk *chunks[UN_BATCH_ITEMS]; /* held */
 	struct sp_space *spaces[UN_BATCH_ITEMS]; /* held */
-	uint8_t *stacks[UN_BATCH_ITEMS];         /* owned: those joined of parts */
+	struct un_joined stacks[UN_BATCH_ITEMS];
+	struct sp_late bad; /* the first sample that could not be decoded; raw NULL: none */
 	struct sp_buf out;
 	bool flush; /* what is written so far must reach the next stage */
 	struct un_item items[UN_BATCH_ITEMS];
@@ -59,14 +69,18 @@ struct un_stops {
 void un_stops_deinit(struct un_stops *s);
 void un_stops_merge(struct un_stops *into, const struct un_stops *from);
 
+#define UN_DECODED_AHEAD 3u
+
 struct un_worker {
 	struct uw_walker *walker; /* owned */
 	struct sp_counters counters;
 	struct un_stops stops;
 	uint16_t machine; /* EM_* of the recording */
-	uint64_t cpu_ns;  /* spent on batches */
+	uint64_t cpu_ns;  /* spent on batches, by the submitting thread's worker */
+	bool had_chains;  /* some sample came with a call chain */
 	struct uw_stack stack;
 	struct un_chain chain;
+	struct sp_record ahead[UN_DECODED_AHEAD + 1]; /* of the batch's next items */
 };
 
 /* Of any memory, most of which is not touched; false when memory ends. */

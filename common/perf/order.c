@@ -60,9 +60,9 @@ static uint32_t run_for(struct sp_order *o, uint64_t time_ns)
 	return run;
 }
 
-bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uint32_t size,
-		   uint64_t pos, struct sp_chunk *chunk)
+bool sp_order_push(struct sp_order *o, const struct order_item *item)
 {
+	struct sp_chunk *chunk = item->chunk;
 	if (!sp_grow(&o->items, &o->cap_items, o->n_items + 1, sizeof *o->items) ||
 	    !sp_grow(&o->heads, &o->cap_heads, o->n_heads + 1, sizeof *o->heads) ||
 	    !sp_grow(&o->tails, &o->cap_runs, o->n_runs + 1, sizeof *o->tails))
@@ -70,22 +70,19 @@ bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uin
 	uint32_t i = o->free_item ? o->free_item - 1 : (uint32_t)o->n_items++;
 	if (o->free_item)
 		o->free_item = o->items[i].next;
-	o->items[i] = (struct order_item){.time_ns = time_ns,
-					  .seq = o->next_seq++,
-					  .raw = raw,
-					  .chunk = chunk,
-					  .pos = pos,
-					  .size = size};
+	o->items[i] = *item;
+	o->items[i].seq = o->next_seq++;
+	o->items[i].next = 0;
 	if (chunk->n_queued++ == 0) {
 		sp_chunk_hold(chunk);
 		o->n_chunks++;
 	}
-	o->bytes += size;
+	o->bytes += item->size;
 	o->n++;
-	o->run = run_for(o, time_ns);
+	o->run = run_for(o, item->time_ns);
 	uint32_t *tail = &o->tails[o->run];
 	if (*tail & EMPTY)
-		sift_up(o, (struct order_head){time_ns, o->items[i].seq, i, o->run});
+		sift_up(o, (struct order_head){item->time_ns, o->items[i].seq, i, o->run});
 	else
 		o->items[*tail].next = i + 1;
 	*tail = i;
@@ -112,9 +109,11 @@ struct order_item sp_order_pop(struct sp_order *o)
 		 * cache: its head, where the sample's fields are, and its end, where a stack's used
 		 * size is. */
 		const struct order_item *next = &o->items[o->heads[0].item];
-		__builtin_prefetch(next->raw);
-		__builtin_prefetch(next->raw + 64);
-		__builtin_prefetch(next->raw + next->size - 1);
+		if (!next->is_late) {
+			__builtin_prefetch(next->raw);
+			__builtin_prefetch(next->raw + 64);
+			__builtin_prefetch(next->raw + next->size - 1);
+		}
 	}
 	o->bytes -= top.size;
 	if (--top.chunk->n_queued == 0)

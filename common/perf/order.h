@@ -9,9 +9,13 @@ struct order_item {
 	uint64_t time_ns, seq;
 	const uint8_t *raw;
 	struct sp_chunk *chunk;
-	uint64_t pos;           /* in the input */
+	uint64_t pos; /* in the input */
+	const struct sp_event *event;
 	uint32_t size;
 	uint32_t next; /* of the same run, or of the free ones; an index + 1 */
+	int32_t pid;   /* of one that is late, whose bytes are not asked for here again */
+	uint16_t misc;
+	bool is_late;
 };
 
 /* The first of a run's items, and where its last one stands. */
@@ -34,11 +38,10 @@ struct sp_order {
 };
 
 void sp_order_deinit(struct sp_order *o); /* releases what still waits */
-/* Add a record; its chunk is held, once for all records that wait in it: counting each would make
- * every record wait for what was written before, for other threads too. False when memory ends.
- * ~10 ns. */
-bool sp_order_push(struct sp_order *o, uint64_t time_ns, const uint8_t *raw, uint32_t size,
-		   uint64_t pos, struct sp_chunk *chunk);
+/* Add a record, of which all but seq and next is told; its chunk is held, once for all records that
+ * wait in it: counting each would make every record wait for what was written before, for other
+ * threads too. False when memory ends. ~10 ns. */
+bool sp_order_push(struct sp_order *o, const struct order_item *item);
 /* Take the earliest (o->n > 0). When it was its chunk's last one (n_queued is 0) the reference goes
  * to the caller. */
 struct order_item sp_order_pop(struct sp_order *o);

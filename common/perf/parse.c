@@ -292,6 +292,18 @@ static bool decode_sample(struct sp_record *rec, const struct sp_event *event)
 	return !c.bad;
 }
 
+bool sp_sample_pid(const uint8_t *raw, size_t size, const struct sp_event *event, int32_t *pid)
+{
+	uint64_t type = event->attr.sample_type;
+	size_t at = 8 + 8 * count_bits(type & (SP_SAMPLE_IDENTIFIER | SP_SAMPLE_IP));
+	size_t n = count_bits(type & (SP_SAMPLE_TID | SP_SAMPLE_TIME));
+	if (n < 2 || at + 16 > size || sp_get64(raw + at + 8) == UINT64_MAX ||
+	    sp_event_is_offcpu_raw(event))
+		return false;
+	*pid = (int32_t)sp_get32(raw + at);
+	return true;
+}
+
 size_t sp_sample_stack_at(const uint8_t *raw, size_t n, const struct sp_event *event)
 {
 	const struct sp_attr *a = &event->attr;
@@ -436,7 +448,7 @@ bool sp_record_decode(struct sp_record *rec, const uint8_t *raw, size_t size,
 	rec->pid = rec->tid = -1;
 	rec->cpu = UINT32_MAX;
 	rec->has_time = rec->has_tid = false;
-	rec->malformed = false;
+	rec->malformed = rec->is_late = false;
 	bool ok = true;
 	if (rec->type == SP_PERF_SAMPLE)
 		ok = event && decode_sample(rec, event);

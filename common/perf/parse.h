@@ -11,6 +11,10 @@
 bool sp_record_decode(struct sp_record *rec, const uint8_t *raw, size_t size,
 		      const struct sp_event *event);
 
+/* Whose process a sample is of, when that and its time stand where its event says: false for one
+ * that is too short for them, lacks one, or has them elsewhere. */
+bool sp_sample_pid(const uint8_t *raw, size_t size, const struct sp_event *event, int32_t *pid);
+
 /* Where a sample, of which n bytes are there, says how long its stack is: the offset of that word,
  * or 0. */
 size_t sp_sample_stack_at(const uint8_t *raw, size_t n, const struct sp_event *event);

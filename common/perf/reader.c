@@ -25,6 +25,7 @@ void sp_reader_complain(struct sp_reader *r, enum sp_input_state state, const ch
 	if (r->state >= state)
 		return;
 	r->state = state;
+	r->complaint_seq = r->n_given;
 	va_list ap;
 	va_start(ap, fmt);
 	vsnprintf(r->complaint, sizeof r->complaint, fmt, ap);
@@ -272,28 +273,78 @@ static void count_record(struct sp_reader *r, const struct sp_record *rec)
 	}
 }
 
-/* Decode a record that is to be given now. */
-static int give(struct sp_reader *r, struct sp_record *rec, const uint8_t *raw, size_t size,
-		uint64_t pos, struct sp_chunk *chunk)
+static void complain_of(struct sp_reader *r, uint32_t type, size_t size, uint64_t pos)
 {
-	const struct sp_event *event =
-		sp_get32(raw) < SP_PERF_HEADER_ATTR ? sp_events_of(&r->ev, raw, size) : NULL;
-	r->cur = chunk;
 	/* Of what was trimmed the file has the rest. */
 	bool is_trimmed = pos & SP_TRIM_MARK;
 	pos &= ~SP_TRIM_MARK;
-	if (!sp_record_decode(rec, raw, size, event)) {
-		sp_reader_complain(
-			r, SP_INPUT_DAMAGED,
-			"the record at offset %llu (type %u, %zu bytes) cannot be parsed",
-			(unsigned long long)pos, rec->type,
-			is_trimmed ? sp_reader_frame_size(r, r->in->src.map.data + pos) : size);
+	sp_reader_complain(r, SP_INPUT_DAMAGED,
+			   "the record at offset %llu (type %u, %zu bytes) cannot be parsed",
+			   (unsigned long long)pos, type,
+			   is_trimmed ? sp_reader_frame_size(r, r->in->src.map.data + pos) : size);
+}
+
+static bool decode(struct sp_record *rec, const uint8_t *raw, size_t size,
+		   const struct sp_event *event, uint64_t pos)
+{
+	if (!sp_record_decode(rec, raw, size, event))
+		return false;
+	if (pos & SP_TRIM_MARK)
+		sp_trim_decoded(&rec->sample);
+	return true;
+}
+
+bool sp_late_decode(struct sp_record *rec, const struct sp_late *late)
+{
+	return decode(rec, late->raw, late->size, late->event, late->pos);
+}
+
+void sp_reader_reject(struct sp_reader *r, const struct sp_late *late)
+{
+	/* The complaint is of the one that was given first. */
+	if (r->state == SP_INPUT_DAMAGED && r->complaint_seq < late->seq)
+		return;
+	r->state = SP_INPUT_WHOLE;
+	complain_of(r, SP_PERF_SAMPLE, late->size, late->pos);
+	r->complaint_seq = late->seq;
+}
+
+static void set_late(const struct sp_reader *r, struct sp_record *rec,
+		     const struct order_item *item)
+{
+	rec->is_late = true;
+	rec->late = (struct sp_late){.raw = item->raw,
+				     .event = item->event,
+				     .pos = item->pos,
+				     .seq = r->n_given,
+				     .size = item->size};
+}
+
+/* A record that is to be given now. */
+static int give(struct sp_reader *r, struct sp_record *rec, const struct order_item *item)
+{
+	r->cur = item->chunk;
+	r->n_given++;
+	if (item->is_late) {
+		*rec = (struct sp_record){.type = SP_PERF_SAMPLE,
+					  .size = item->size,
+					  .misc = item->misc,
+					  .has_time = true,
+					  .raw = item->raw,
+					  .event = item->event,
+					  .pid = item->pid,
+					  .tid = -1,
+					  .time_ns = item->time_ns,
+					  .cpu = UINT32_MAX};
+		set_late(r, rec, item);
 		return 1;
 	}
-	if (is_trimmed)
-		sp_trim_decoded(&rec->sample);
-	if (rec->type != SP_PERF_SAMPLE)
+	if (!decode(rec, item->raw, item->size, item->event, item->pos))
+		complain_of(r, rec->type, item->size, item->pos);
+	else if (rec->type != SP_PERF_SAMPLE)
 		count_record(r, rec);
+	else if (r->flags & SP_READER_LATE)
+		set_late(r, rec, item);
 	return 1;
 }
 
@@ -303,7 +354,7 @@ static int give_queued(struct sp_reader *r, struct sp_record *rec)
 	if (item.time_ns > r->given_time)
 		r->given_time = item.time_ns;
 	r->cur_held = !item.chunk->n_queued;
-	return give(r, rec, item.raw, item.size, item.pos, item.chunk);
+	return give(r, rec, &item);
 }
 
 /* Does a FINISHED_ROUND follow within reach in a mapped file? Heads of records only are read. */
@@ -351,48 +402,67 @@ static bool queue_is_full(struct sp_reader *r)
 	return !r->rounds_seen;
 }
 
-/* What one frame means: 1 when it is to be given at once (*rec is set), 0 when it waits. */
+static struct order_item item_of(const struct frame *f)
+{
+	return (struct order_item){.raw = f->raw,
+				   .chunk = f->chunk,
+				   .pos = f->pos,
+				   .size = (uint32_t)f->size,
+				   .misc = sp_get16(f->raw + 4)};
+}
+
+/* perf's own record: 1 when it is to be given at once (*rec is set), 0 when it waits. */
+static int take_head(struct sp_reader *r, struct sp_record *rec, const struct frame *f,
+		     bool ordered, struct sp_err *err)
+{
+	uint32_t type = sp_get32(f->raw);
+	if (type == SP_PERF_FINISHED_ROUND && ordered) {
+		r->rounds_seen = r->flushing = true;
+		r->flush_limit = r->next_limit;
+		r->round = *f;
+		sp_source_round(&r->in->src);
+		return 0;
+	}
+	int rc = sp_events_record(&r->ev, f->raw, f->size, err);
+	if (rc == SP_ERR_NOMEM)
+		return rc;
+	if (rc < 0)
+		sp_reader_complain(r, SP_INPUT_DAMAGED,
+				   "the record at offset %llu: bad attributes",
+				   (unsigned long long)f->pos);
+	const struct order_item item = item_of(f);
+	rc = give(r, rec, &item);
+	if (type == SP_PERF_HEADER_EVENT_TYPE)
+		note_ext(r, rec);
+	return rc;
+}
+
+/* What one frame means: as take_head. */
 static int take_frame(struct sp_reader *r, struct sp_record *rec, const struct frame *f,
 		      struct sp_err *err)
 {
 	uint32_t type = sp_get32(f->raw);
 	bool ordered = !(r->flags & SP_READER_UNORDERED) && !r->ev.info.is_ours;
-	if (type >= SP_PERF_HEADER_ATTR) {
-		if (type == SP_PERF_FINISHED_ROUND && ordered) {
-			r->rounds_seen = r->flushing = true;
-			r->flush_limit = r->next_limit;
-			r->round = *f;
-			sp_source_round(&r->in->src);
-			return 0;
-		}
-		int rc = sp_events_record(&r->ev, f->raw, f->size, err);
-		if (rc == SP_ERR_NOMEM)
-			return rc;
-		if (rc < 0)
-			sp_reader_complain(r, SP_INPUT_DAMAGED,
-					   "the record at offset %llu: bad attributes",
-					   (unsigned long long)f->pos);
-		rc = give(r, rec, f->raw, f->size, f->pos, f->chunk);
-		if (type == SP_PERF_HEADER_EVENT_TYPE)
-			note_ext(r, rec);
-		return rc;
-	}
+	if (type >= SP_PERF_HEADER_ATTR)
+		return take_head(r, rec, f, ordered, err);
 	r->kernel_record_seen = true;
+	struct order_item item = item_of(f);
+	item.event = sp_events_of(&r->ev, f->raw, f->size);
+	uint64_t time = item.time_ns = sp_record_time(f->raw, f->size, item.event);
+	if (r->flags & SP_READER_LATE && type == SP_PERF_SAMPLE && item.event)
+		item.is_late = sp_sample_pid(f->raw, f->size, item.event, &item.pid);
 	if (r->flags & SP_READER_UNORDERED)
-		return give(r, rec, f->raw, f->size, f->pos, f->chunk);
-	uint64_t time = sp_record_time(f->raw, f->size, sp_events_of(&r->ev, f->raw, f->size));
+		return give(r, rec, &item);
 	if (time && time < r->given_time)
 		sp_count(&r->counters, SP_C_out_of_order, 1);
 	if (!ordered || !time) { /* without a time: before all that wait */
 		if (time > r->given_time)
 			r->given_time = time;
-		return give(r, rec, f->raw, f->size, f->pos, f->chunk);
+		return give(r, rec, &item);
 	}
 	if (time > r->max_time)
 		r->max_time = time;
-	if (!sp_order_push(&r->order, time, f->raw, (uint32_t)f->size, f->pos, f->chunk))
-		return sp_err_nomem(err);
-	return 0;
+	return sp_order_push(&r->order, &item) ? 0 : sp_err_nomem(err);
 }
 
 /* A stage that reads a file ends at the first signal; a pipe's reading ends in the source. */
@@ -416,8 +486,8 @@ int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *er
 		if (r->flushing) {
 			r->flushing = false;
 			r->next_limit = r->max_time;
-			return give(r, rec, r->round.raw, r->round.size, r->round.pos,
-				    r->round.chunk);
+			const struct order_item round = item_of(&r->round);
+			return give(r, rec, &round);
 		}
 		if (r->flush_all) {
 			if (r->pending_rc < 0 && err)
@@ -537,4 +607,10 @@ uint64_t sp_reader_n_waits(const struct sp_reader *r)
 bool sp_reader_help(struct sp_reader *r)
 {
 	return !r->parts && sp_source_help(&r->main.src);
+}
+
+void sp_reader_on_help(struct sp_reader *r, void (*wake)(void *ctx), void *ctx)
+{
+	r->main.src.wake = wake;
+	r->main.src.wake_ctx = ctx;
 }

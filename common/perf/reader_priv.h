@@ -58,8 +58,10 @@ struct sp_reader {
 	struct sp_chunk *cur; /* of the record just given */
 	bool cur_held;        /* released by the next call */
 	bool kernel_record_seen, end_seen;
+	uint64_t n_given; /* records */
 	enum sp_input_state state;
 	char complaint[300];
+	uint64_t complaint_seq; /* n_given when it came */
 	int pending_rc; /* a failure, told after the queue is empty */
 	struct sp_err pending;
 };

@@ -175,6 +175,14 @@ static inline void sp_sample_far(const struct sp_perf_sample *s, int *fd, uint64
 	*foff = sp_get64(s->stack + s->stack_here + 16);
 }
 
+/* A sample that is yet to be decoded, by whichever thread (SP_READER_LATE, reader.h). */
+struct sp_late {
+	const uint8_t *raw; /* as in struct sp_record */
+	const struct sp_event *event;
+	uint64_t pos, seq; /* the reader's: of what it says about a sample that is malformed */
+	uint32_t size;
+};
+
 /* One record. raw points at the whole record (header included), in native byte order: the input
  * itself, or a copy of the reader's when the input is compressed or of the other byte order. All
  * decoded pointers lie in it. */
@@ -183,11 +191,13 @@ struct sp_record {
 	uint16_t misc;
 	bool has_time, has_tid;
 	bool malformed; /* its body could not be parsed: only type, misc, size, raw hold */
+	bool is_late;   /* a sample of which only type, misc, event, pid, time and `late` hold */
 	const uint8_t *raw;
 	const struct sp_event *event; /* whose sample_type applied; NULL for perf's own types */
 	int32_t pid, tid; /* -1 when absent; from the sample_id for records without own */
 	union {
 		struct sp_perf_sample sample;
+		struct sp_late late;
 		struct sp_perf_mmap mmap;
 		struct {
 			const char *comm;

@@ -227,6 +227,8 @@ int sp_source_fill(struct sp_source *s, size_t n, struct sp_err *err)
 void sp_source_moved(struct sp_source *s)
 {
 	s->moved_at = s->name ? sp_window_move(&s->window, &s->map, s->pos) : UINT64_MAX;
+	if (s->wake && sp_window_wants(&s->window, &s->map))
+		s->wake(s->wake_ctx);
 }
 
 void sp_source_round(struct sp_source *s)

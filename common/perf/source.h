@@ -31,6 +31,8 @@ struct sp_source {
 	uint64_t moved_at;       /* where it is to follow */
 	const uint8_t *expected; /* frames.c's: where the next large record is, and how many */
 	uint32_t n_asked;        /* behind it were asked for */
+	void (*wake)(void *ctx); /* or NULL: there is something to do for sp_source_help */
+	void *wake_ctx;
 	uint64_t rounds[2];      /* where the last rounds began */
 	int map_fd; /* owned: of map, or -1 */
 	struct sp_trim trim;

@@ -6,15 +6,19 @@
 /* How far ahead of the reader pages are at least, so that what it asks for ahead of time (frames.c)
  * is there, and at most. */
 #define MARGIN ((uint64_t)1 << 20)
-#define AHEAD ((uint64_t)6 << 20)
+#define AHEAD ((uint64_t)4 << 20)
 /* Pages stay while this much of the file is read beyond them: for what workers have in hand, and as
- * long as their records wait, up to a limit. Those that come back all the same go with the next. */
+ * long as their records wait, up to a limit. Those that come back all the same go with the next.
+ * With threads more is brought ahead and goes later, for which less stays. */
 #define KEEP_MIN ((uint64_t)8 << 20)
 #define KEEP_MAX ((uint64_t)16 << 20)
+#define KEEP_MAX_HELPED ((uint64_t)12 << 20)
 #define DROP_AGAIN ((uint64_t)16 << 20)
-/* Pages go in steps; with threads it is fewer: each interrupts all their CPUs. */
+/* Pages go in steps. With threads it is fewer, as each interrupts all their CPUs, and they are the
+ * helpers' work as long as those keep up. */
 #define DROP_STEP ((uint64_t)4 << 20)
 #define DROP_STEP_HELPED ((uint64_t)8 << 20)
+#define DROP_LATE ((uint64_t)10 << 20)
 /* What the kernel maps around a page of a file that is touched (mm/memory.c, fault_around_bytes).
  * To touch one page in each such block costs half of what MADV_POPULATE_READ does, which looks at
  * every page. */
@@ -25,21 +29,29 @@ static uint64_t get(const _Atomic uint64_t *v)
 	return atomic_load_explicit(v, memory_order_relaxed);
 }
 
-static void drop_behind(struct sp_window *w, const struct sp_map_file *map)
+/* Up to where pages may go. */
+static uint64_t drop_end(const struct sp_window *w, bool helped)
 {
-	uint64_t at = get(&w->reading), needed = get(&w->needed), from = get(&w->dropped);
-	if (at < KEEP_MAX)
-		return;
-	uint64_t end = needed > at - KEEP_MAX ? needed : at - KEEP_MAX;
+	uint64_t at = get(&w->reading), needed = get(&w->needed);
+	uint64_t most = helped ? KEEP_MAX_HELPED : KEEP_MAX;
+	if (at < most)
+		return 0;
+	uint64_t end = needed > at - most ? needed : at - most;
 	if (end > at - KEEP_MIN)
 		end = at - KEEP_MIN;
-	end &= ~(PIECE - 1);
-	bool helped = atomic_load_explicit(&w->helped, memory_order_relaxed);
-	if (end < from + (helped ? DROP_STEP_HELPED : DROP_STEP) ||
-	    !atomic_compare_exchange_strong(&w->dropped, &from, end))
-		return;
+	return end & ~(PIECE - 1);
+}
+
+/* Let go what is behind, if it is a step at least. */
+static bool drop_behind(struct sp_window *w, const struct sp_map_file *map, bool helped,
+			uint64_t step)
+{
+	uint64_t end = drop_end(w, helped), from = get(&w->dropped);
+	if (end < from + step || !atomic_compare_exchange_strong(&w->dropped, &from, end))
+		return false;
 	from -= from < DROP_AGAIN ? from : DROP_AGAIN;
 	sp_map_file_release(map, map->data + from, (size_t)(end - from));
+	return true;
 }
 
 /* The piece at offset `at`; false: somebody has taken it on. */
@@ -50,7 +62,6 @@ static bool bring(struct sp_window *w, const struct sp_map_file *map, uint64_t a
 	uint64_t n = map->size - at < PIECE ? map->size - at : PIECE;
 	for (uint64_t i = 0; i < n; i += FAULT_BYTES)
 		(void)*(const volatile uint8_t *)(map->data + at + i);
-	drop_behind(w, map);
 	return true;
 }
 
@@ -64,16 +75,27 @@ uint64_t sp_window_move(struct sp_window *w, const struct sp_map_file *map, uint
 		else /* what lies between was passed over */
 			atomic_compare_exchange_strong(&w->asked, &asked, here);
 	}
+	bool helped = atomic_load_explicit(&w->helped, memory_order_relaxed);
+	drop_behind(w, map, helped, helped ? DROP_LATE : DROP_STEP);
 	return at + MARGIN / 2;
 }
 
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked;
+	if (drop_behind(w, map, true, DROP_STEP_HELPED))
+		return true;
 	while ((asked = get(&w->asked)) < map->size && asked < get(&w->reading) + AHEAD) {
 		atomic_store_explicit(&w->helped, true, memory_order_relaxed);
 		if (bring(w, map, asked))
 			return true;
 	}
 	return false;
+}
+
+bool sp_window_wants(const struct sp_window *w, const struct sp_map_file *map)
+{
+	uint64_t asked = get(&w->asked);
+	return (asked < map->size && asked < get(&w->reading) + AHEAD - PIECE) ||
+	       drop_end(w, true) >= get(&w->dropped) + DROP_STEP_HELPED;
 }

@@ -23,7 +23,9 @@ static bool push(struct sp_order *o, uint64_t time_ns)
 	for (; i && wanted[i - 1].time_ns > time_ns; i--)
 		wanted[i] = wanted[i - 1];
 	wanted[i] = (struct wanted){time_ns, arrivals};
-	return sp_order_push(o, time_ns, raw, sizeof raw, arrivals++, &chunk);
+	const struct order_item item = {
+		.time_ns = time_ns, .raw = raw, .size = sizeof raw, .pos = arrivals++, .chunk = &chunk};
+	return sp_order_push(o, &item);
 }
 
 static bool pop(struct sp_order *o)

@@ -86,6 +86,70 @@ static void test_no_time(void)
 	sp_buf_deinit(&e.b);
 }
 
+/* A sample that ends after n words of its body; whole ones have 6. */
+static void cut_sample(struct enc *e, uint64_t time, unsigned n)
+{
+	const uint64_t words[] = {id_a, 77, UINT64_C(101) << 32 | 100, time, 3, 1000};
+	e_begin(e, SP_PERF_SAMPLE, 2);
+	for (unsigned i = 0; i < n; i++)
+		e64(e, words[i]);
+	e_end(e);
+}
+
+/* All samples of a late reader, decoded after the last was given: as text like times(). Of those
+ * that are malformed it is told from the last to the first. */
+static const char *late_times(struct sp_reader *r)
+{
+	static char text[400];
+	static struct sp_late late[32];
+	size_t n = 0, at = 0, known = 0;
+	struct sp_record rec;
+	while (r && sp_reader_next(r, &rec, NULL) == 1) {
+		known += rec.malformed;
+		if (rec.is_late && n < 32) {
+			late[n++] = rec.late;
+			at += (size_t)snprintf(text + at, sizeof text - at, "%s%llu/%d", at ? " " : "",
+					       (unsigned long long)rec.time_ns, rec.pid);
+		}
+	}
+	at += (size_t)snprintf(text + at, sizeof text - at, ", %zu known to be bad;", known);
+	for (size_t i = n; i-- > 0;) {
+		bool good = sp_late_decode(&rec, &late[i]);
+		if (!good)
+			sp_reader_reject(r, &late[i]);
+		at += (size_t)snprintf(text + at, sizeof text - at, " %llu",
+				       good ? (unsigned long long)rec.sample.ip : 0);
+	}
+	return text;
+}
+
+static void test_late(void)
+{
+	for (int round = 0; round < 2; round++) {
+		struct enc e = {0};
+		head_one(&e);
+		e_sample(&e, id_a, 20, 5), cut_sample(&e, 40, 5), cut_sample(&e, 30, 4);
+		e_sample(&e, id_a, 10, 6), cut_sample(&e, 35, 6);
+		if (round) /* a complaint of the reader's own before all of them are given */
+			cut_sample(&e, 0, 3);
+		struct sp_reader *whole = open_bytes(e.b.data, e.b.len, 0);
+		struct sp_reader *late = open_bytes(e.b.data, e.b.len, SP_READER_LATE);
+		times(whole);
+		tap_str(late_times(late),
+			round ? "10/100 20/100 30/100 35/100 40/100, 1 known to be bad; 0 77 0 5 6"
+			      : "10/100 20/100 30/100 35/100 40/100, 0 known to be bad; 0 77 0 5 6",
+			"late samples are in order, and decoded by whoever has them");
+		tap_ok(sp_reader_state(whole) == SP_INPUT_DAMAGED &&
+			       sp_reader_state(late) == SP_INPUT_DAMAGED,
+		       "of a malformed one the reader is told");
+		tap_str(sp_reader_complaint(late), sp_reader_complaint(whole),
+			"the complaint is of the one that was given first");
+		sp_reader_close(whole);
+		sp_reader_close(late);
+		sp_buf_deinit(&e.b);
+	}
+}
+
 /* Records of 60,000 bytes, so that a window is soon full. */
 static void big(struct enc *e, uint64_t time)
 {
@@ -539,6 +603,7 @@ int main(void)
 	test_rounds();
 	test_equal_times();
 	test_no_time();
+	test_late();
 	test_window();
 	test_ours();
 	test_cut();

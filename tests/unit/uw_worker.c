@@ -48,6 +48,7 @@ const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
 
 static struct un_worker worker;
 static struct sp_event event;
+static const struct uw_space space;
 static struct sp_buf raw;
 
 #define BASE (SP_SAMPLE_IP | SP_SAMPLE_TID | SP_SAMPLE_TIME | SP_SAMPLE_CALLCHAIN)
@@ -122,7 +123,11 @@ static const char *chain_of(struct sp_record rec, enum un_action action)
 	static struct un_batch b;
 	b.out.len = 0;
 	b.n = 1;
-	b.items[0] = (struct un_item){.rec = rec, .action = action};
+	b.items[0] = (struct un_item){
+		.late = {.raw = rec.raw, .event = &event, .size = rec.size},
+		.space = &space,
+		.action = action,
+	};
 	memset(&worker.counters, 0, sizeof worker.counters);
 	un_worker_run(&worker, &b);
 	struct sp_event after = event;
@@ -149,6 +154,29 @@ static const char *chain_of(struct sp_record rec, enum un_action action)
 	return text;
 }
 
+/* Of a batch's samples whose bodies end too early, among others. */
+static void test_malformed(void)
+{
+	static const uint64_t chain[] = {U, PC, 1};
+	static struct un_batch b;
+	const struct sp_record rec = record(SP_CPUMODE_USER, chain, false, 0);
+	b.n = 100;
+	for (uint32_t i = 0; i < b.n; i++)
+		b.items[i] = (struct un_item){
+			.late = {.raw = rec.raw,
+				 .event = &event,
+				 .seq = i,
+				 .size = i % 10 == 7 ? rec.size - 8 : rec.size},
+			.action = i % 3 ? UN_SAMPLE : UN_PASS,
+		};
+	memset(&worker.counters, 0, sizeof worker.counters);
+	un_worker_run(&worker, &b);
+	tap_eq(worker.counters.v[SP_C_rejected_samples], 7, "malformed samples are counted");
+	tap_eq(b.bad.seq, 7, "and the first is told");
+	tap_eq(b.out.len, 90 * rec.size + 3 * (rec.size - 8), "all others leave");
+	sp_buf_deinit(&b.out);
+}
+
 int main(void)
 {
 	static const uint64_t none[] = {1};
@@ -156,87 +184,91 @@ int main(void)
 		return 1;
 	set_event(FULL);
 	set_answer(3, UW_END);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_WALK), "U 401000 4010ff 4011ff",
-		"a whole stack has no mark");
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE),
+		"U 401000 4010ff 4011ff", "a whole stack has no mark");
 	static const uint64_t kernel[] = {K, 0xffffffff81000042, 0xffffffff81000100, 1};
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 ffffffff81000100 U 401000 4010ff 4011ff",
 		"the kernel's part stays as it came, before the user's");
 	set_answer(2, UW_NO_CFI);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_WALK), "U 401000 4010ff 0",
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE), "U 401000 4010ff 0",
 		"a stop before the root is marked");
 	tap_eq(worker.counters.v[SP_C_no_cfi_stops], 1, "and counted by its reason");
 	tap_eq(worker.counters.v[SP_C_truncated_frame_markers], 1, "and as a mark");
 	set_answer(0, UW_BAD_REGS);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_WALK), "U 401000 0",
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE), "U 401000 0",
 		"no frame at all: the place of the sample");
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 ffffffff81000100 U 0", "in the kernel: its part, and the mark");
 
 	/* Frame-pointer chains that came along. */
 	static const uint64_t fp[] = {U, PC, PC + 0x100, PC + 0x800, PC + 0x900, 1};
 	set_answer(2, UW_STACK_EXHAUSTED);
-	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_SAMPLE),
 		"U 401000 4010ff 4017ff 4018ff 0",
 		"it goes on below the last address common to both");
 	tap_eq(worker.counters.v[SP_C_spliced_samples], 1, "which is counted");
 	tap_eq(worker.counters.v[SP_C_ignored_user_callchain_frames], 2, "the rest is ignored");
 	set_answer(3, UW_END);
-	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_WALK), "U 401000 4010ff 4011ff",
+	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_SAMPLE), "U 401000 4010ff 4011ff",
 		"a whole stack needs none of it");
 	tap_eq(worker.counters.v[SP_C_ignored_user_callchain_frames], 4, "all of it is ignored");
 	set_answer(0, UW_BAD_REGS);
-	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_SAMPLE),
 		"U 401000 4010ff 4017ff 4018ff 0", "without any frame it is used whole");
 	static const uint64_t turns[] = {U, PC, PC, PC, PC, PC + 0x900, 1};
 	set_answer(2, UW_STACK_EXHAUSTED);
 	answer.return_addrs[1] = PC;
 	answer.addrs[1] = PC - 1;
-	tap_str(chain_of(record(SP_CPUMODE_USER, turns, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_USER, turns, true, 0), UN_SAMPLE),
 		"U 401000 400fff 400fff 400fff 4018ff 0", "in recursion the same turn is meant");
 	static const uint64_t strange[] = {U, 0x500000, 0x500100, 1};
 	set_answer(2, UW_STACK_EXHAUSTED);
-	tap_str(chain_of(record(SP_CPUMODE_USER, strange, true, 0), UN_WALK), "U 401000 4010ff 0",
+	tap_str(chain_of(record(SP_CPUMODE_USER, strange, true, 0), UN_SAMPLE), "U 401000 4010ff 0",
 		"a chain with nothing in common is not used");
 
 	/* Samples with nothing to unwind. */
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, false, 0), UN_CONVERT),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, false, 0), UN_CHAIN),
 		"K ffffffff81000042 ffffffff81000100", "a kernel thread: no mark");
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, none, false, 0), UN_CONVERT),
-		"K ffffffff81000042", "without a chain, where it was");
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, false, 0), UN_CONVERT), "U 401000 0",
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, none, false, 0), UN_CHAIN), "K ffffffff81000042",
+		"without a chain, where it was");
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, false, 0), UN_CHAIN), "U 401000 0",
 		"a user task without registers: one frame and the mark");
 	tap_eq(worker.counters.v[SP_C_user_registers_missing], 1, "counted");
 	static const uint64_t zeros[] = {K, 0xffffffff81000042, U, PC, 0x402001, 0, 1};
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, zeros, false, 0), UN_CONVERT),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, zeros, false, 0), UN_CHAIN),
 		"K ffffffff81000042 U 401000 402000",
 		"the kernel's user chain: call sites, its zeros mean nothing");
 	static const uint64_t empty[] = {K, U, (uint64_t)-4000, 0x1234, U, PC, 1};
-	tap_str(chain_of(record(SP_CPUMODE_USER, empty, false, 0), UN_CONVERT), "U 401000",
+	tap_str(chain_of(record(SP_CPUMODE_USER, empty, false, 0), UN_CHAIN), "U 401000",
 		"empty and unknown contexts are left out");
 	static const uint64_t deferred[] = {K, 0xffffffff81000042, (uint64_t)-640, 99, 1};
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, deferred, false, 0), UN_CONVERT),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, deferred, false, 0), UN_CHAIN),
 		"K ffffffff81000042", "a deferred chain's cookie is no address");
 	set_event(BASE);
-	tap_str(chain_of(record(SP_CPUMODE_USER, fp, false, 0), UN_CONVERT),
+	tap_str(chain_of(record(SP_CPUMODE_USER, fp, false, 0), UN_CHAIN),
 		"U 401000 4010ff 4017ff 4018ff", "an event without stacks: its chain, no mark");
 
 	/* An attr without chains, and records near their limit. */
 	set_event(FULL & ~(uint64_t)SP_SAMPLE_CALLCHAIN);
 	set_answer(2, UW_END);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_WALK), "U 401000 4010ff",
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE), "U 401000 4010ff",
 		"an attr without chains gets one");
-	tap_str(chain_of(record(SP_CPUMODE_KERNEL, none, true, 0), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_KERNEL, none, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 U 401000 4010ff", "and the place in the kernel");
 	set_event(FULL | SP_SAMPLE_RAW);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65404), UN_WALK), "U 401000 4010ff",
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65404), UN_SAMPLE), "U 401000 4010ff",
 		"large raw data leave little room");
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65428), UN_WALK), "U 401000 4010ff",
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65428), UN_SAMPLE), "U 401000 4010ff",
 		"the chain just fits");
 	set_answer(10, UW_END);
-	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65428), UN_WALK),
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 65428), UN_SAMPLE),
 		"U 401000 4010ff 4011ff 4012ff 4013ff 0",
 		"a chain without room loses its root and is marked");
+	set_event(BASE);
+	tap_str(chain_of(record(SP_CPUMODE_USER, fp, false, 0), UN_SAMPLE), "U 401000 401100 401800 401900",
+		"an event that does not unwind keeps its chain");
+	test_malformed();
 	un_worker_deinit(&worker);
 	sp_buf_deinit(&raw);
 	return tap_done();
