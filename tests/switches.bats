@@ -200,7 +200,7 @@ tell() { # COMMAND ANSWER HOW_OFTEN_BY_THEN
 		local later=$pid
 		has_waits() { [ "$(waits_of s "$before")" -ge 20 ] && [ "$(waits_of s "$later")" -ge 20 ]; }
 		await has_waits
-		kill -INT "$capture"
+		kill -INT "$capture" || fail "$engine: it has ended" "$(cat log)"
 		wait "$capture"
 		stream order s
 		equal "$(waits_of s "$capture")" 0 "our own waits"
@@ -238,7 +238,7 @@ tell() { # COMMAND ANSWER HOW_OFTEN_BY_THEN
 		pids+=("$capture")
 		has_waits() { [ "$(waits_of s "$inside")" -ge 20 ]; }
 		await has_waits
-		kill -INT "$capture"
+		kill -INT "$capture" || fail "$engine: it has ended" "$(cat log)"
 		wait "$capture"
 		equal "$(stream ext s | awk '$1 == "wait" { print $2 }' | sort -u)" "$inside" "who waited"
 		kill -9 "$inside" "$outside"
