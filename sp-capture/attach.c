@@ -253,7 +253,7 @@ static void take_back(struct cap_session *s, int32_t pid, size_t n_tasks, size_t
 {
 	while (s->n_tasks > n_tasks) {
 		struct cap_task *t = &s->tasks[--s->n_tasks];
-		sp_map64_put(&s->by_tid, (uint32_t)t->tid, SP_NOT_FOUND);
+		sp_map64_remove(&s->by_tid, (uint32_t)t->tid);
 		task_drop(s, t);
 	}
 	while (s->n_roots > n_roots)

@@ -372,7 +372,7 @@ void cap_emit_fork(struct cap_emit *e, const struct cap_ring *r, const struct ca
 		if (q && ++q->n_born == MANY_THREADS && e->on_fork)
 			e->on_fork(e->arg, ptid);
 		if (!cap_emit_pass(e, r, en)) /* its name is told when it is looked for */
-			sp_map64_put(&e->names, (uint32_t)tid, 0);
+			sp_map64_remove(&e->names, (uint32_t)tid);
 		return;
 	}
 	if (e->on_fork)

@@ -85,7 +85,7 @@ int cap_limit_init(struct cap_limit *l, const struct cap_options *o, int fd, cha
 	int rc = o->output_kind == CAP_TO_SPOOL ? set_dir(l, err) : 0;
 	if (rc < 0 || !is_low(l))
 		return rc;
-	strcpy(cure, "make room there, write elsewhere, or use up more of it with --min-free=SIZE");
+	strcpy(cure, "make room there, write elsewhere, or leave less of it free with --min-free=SIZE");
 	return sp_err_set(err, SP_ERR_LIMIT, 0,
 			  "cannot record to %s: its file system has %llu MiB left, and %llu are to "
 			  "stay free",
