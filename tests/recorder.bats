@@ -380,7 +380,7 @@ need_faults() {
 	[ "$(stream stacks s | awk '$3 < 40000' | wc -l)" = 0 ] || fail "short stacks"
 }
 
-# A pipe that nobody reads holds up to 80 MB of records, here of renames; then the kernel's are dropped.
+# Before a pipe that nobody reads 80 MiB of blocks wait, here of renames; then the kernel's are dropped.
 no_room() { # ENGINE
 	mkfifo pipe go
 	sh -c 'read -r _ <go; exec cat' <pipe >s 3>&- &
@@ -397,7 +397,14 @@ no_room() { # ENGINE
 	capture=$!
 	pids+=("$capture")
 	await grep -q recording log
-	step r
+	# Full is what does not grow by 7 MB of records, twice.
+	local kb last=0 same=0
+	while [ $same -lt 2 ]; do
+		step r
+		kb=$(awk '/^RssAnon/ { print $2 }' "/proc/$capture/status")
+		[ $((kb - last)) -lt 256 ] && [ "$kb" -gt 30000 ] && same=$((same + 1)) || same=0
+		last=$kb
+	done
 	step c
 	printf x >&9
 	await grep -q next start.out

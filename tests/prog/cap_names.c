@@ -19,7 +19,7 @@
 #include "target.h"
 
 #define N 2
-#define RENAMES 2000000 /* records of more than 100 MB */
+#define RENAMES 100000 /* records of 7 MB */
 
 static _Atomic int round_no, done;
 
