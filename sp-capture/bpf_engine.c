@@ -317,6 +317,8 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->light->rodata->spb_kernel = want->kernel_frames;
 	b->light->rodata->spb_counted = want->counted;
 	b->light->bss->spb_wake_bytes = wake_bytes(want->first_bytes);
+	/* No address: where it is taken for one, the stack ends there, marked. */
+	memset(b->light->bss->spb_hole, 0xa5, sizeof b->light->bss->spb_hole);
 	b->light->rodata->spb_max_stack = max_stack(want);
 	b->light->maps.spb_ring.max_entries = (uint32_t)want->first_bytes;
 	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);

@@ -48,9 +48,22 @@ ring_of() { # minimum|maximum: what the stream in s says
 	done
 }
 
-@test "of a stack with a missing page all that lies before it is copied" {
+@test "a stack goes on above a missing page that holds nothing, and ends marked at one that is wanted" {
 	need_bpf
-	for without in '' user_dynptr light; do
+	for depth in 3 40 330 1900; do
+		profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 hole
+		all_deep x.spool "$depth" || fail "$depth: $(cat x.spool.unwind)"
+		sp-sym --format=folded x.spool | awk '/;deep/ { all += $NF } /;_start;.*;below_a_hole;deep/ { good += $NF }
+			END { exit !(all && good == all) }' || fail "$depth: $(cat x.spool.unwind)"
+		profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 lost
+		sp-sym --format=folded x.spool | awk '/;deep/ { all += $NF } /;\[truncated\];below_a_hole;deep/ { good += $NF }
+			END { exit !(all && good == all) }' || fail "lost, $depth: $(sp-sym --format=folded x.spool)"
+	done
+}
+
+@test "of a stack with a missing page all that lies before it is copied, where no more can be" {
+	need_bpf
+	for without in user_dynptr light; do
 		for depth in 3 40 330 1900; do
 			STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 hole
 			all_deep x.spool "$depth" || fail "without '$without' $depth: $(cat x.spool.unwind)"

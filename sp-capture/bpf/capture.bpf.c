@@ -23,7 +23,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #endif
 #define KSTACK_BYTES 16384u
 #define PAGE 4096u
-#define N_HALVES 10 /* of SPB_MAX_STACK, down to a page */
+#define MAX_HOLES 32 /* pages of a stack that may be missing: to find it out takes some 0.5 us each */
 #define SCRATCH_STACK (64u << 10)
 #define UNKNOWN_STACK (64u << 10) /* copied at most of a stack whose end is not known */
 
@@ -35,6 +35,9 @@ const volatile __u32 spb_counted = 0;          /* the event counts its samples: 
 __u64 spb_wake_bytes = 0; /* a ring that holds so much wakes its reader; set by it */
 __u32 spb_woken = 0;      /* set here, cleared by the reader */
 __u64 spb_lost[SPB_MAX_CPUS] = {0};
+#ifdef SPB_LIGHT
+__u8 spb_hole[PAGE] = {0}; /* stands for a page of a stack that is missing; set by the reader */
+#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -291,30 +294,39 @@ struct rest {
 	struct work *w;
 	struct bpf_dynptr *d;
 	__u64 sp;
-	__u32 off, size;
+	__u32 off, size, there, n_holes;
 };
 
-static long read_half(__u32 i, struct rest *r)
+static long read_page(__u32 i, struct rest *r)
 {
-	__u32 part = SPB_MAX_STACK >> (i & 15), done = done_of(r->w);
-	if (done + part <= r->size &&
-	    read_user(r->d, r->off + done, part, r->sp + done, NULL) == 0)
-		r->w->s.stack_bytes += part;
+	__u32 done = done_of(r->w);
+	__u32 n = to_page_end(r->sp + done, r->size - done);
+	if (!n)
+		return 1;
+	if (read_user(r->d, r->off + done, n, r->sp + done, NULL) == 0)
+		r->there = done + n;
+	else if (++r->n_holes > MAX_HOLES || n > PAGE ||
+		 bpf_dynptr_write(r->d, r->off + done, spb_hole, n, 0) < 0)
+		return 1;
+	r->w->s.stack_bytes = done + n;
 	return 0;
 }
 
-/* The verifier looks at the body of bpf_loop (Linux 5.17) once, at each turn of a loop otherwise: 823
- * instructions instead of 2,355. False: parts have to be slices, of a length that it knows. */
-static __always_inline bool read_halves(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
-					__u32 size, bool whole)
+/* Page by page, where a read of all failed: a frame has pages that nothing was ever written to, and what
+ * lies above them is wanted too. False: parts have to be slices, of a length that the verifier knows.
+ * It looks at the body of bpf_loop (Linux 5.17) once, at each turn of a loop otherwise. */
+static __always_inline bool read_pages(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
+				       __u32 size, bool whole)
 {
 	struct rest r = {.w = w, .d = d, .sp = sp, .off = off, .size = size};
-	if (whole)
-		bpf_loop(N_HALVES, read_half, &r, 0);
-	return whole;
+	if (!whole)
+		return false;
+	bpf_loop(SPB_MAX_STACK / PAGE + 1, read_page, &r, 0);
+	w->s.stack_bytes = r.there;
+	return true;
 }
 #else
-#define read_halves(w, d, off, sp, size, whole) false
+#define read_pages(w, d, off, sp, size, whole) false
 #endif
 
 /* The stack into a record at off. A read is all or nothing: what lies before a page that is missing is
@@ -327,8 +339,9 @@ static __always_inline void copy(struct work *w, struct bpf_dynptr *d, __u32 off
 		w->s.stack_bytes = size;
 		return;
 	}
-	bool done = read_halves(w, d, off, sp, size, whole);
-	for (__u32 part = SPB_MAX_STACK; !done && part >= PAGE; part /= 2)
+	if (read_pages(w, d, off, sp, size, whole))
+		return;
+	for (__u32 part = SPB_MAX_STACK; part >= PAGE; part /= 2)
 		if (done_of(w) + part <= size &&
 		    read_part(w, d, off, sp, part, part, other, whole) == 0)
 			w->s.stack_bytes += part;
@@ -365,8 +378,6 @@ static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_s
 	}
 	if (size)
 		copy(w, &d, off, sp, size, other, whole);
-	if (w->s.stack_bytes < size)
-		w->s.flags |= SPB_FAULTED;
 	bpf_dynptr_write(&d, 0, w, off, 0);
 	bpf_ringbuf_submit_dynptr(&d, wake(ring));
 }
@@ -395,8 +406,6 @@ static __always_inline void put_scratch(struct work *w, __u32 size)
 		done += n;
 	}
 	w->s.stack_bytes = done;
-	if (done < size)
-		w->s.flags |= SPB_FAULTED;
 	bpf_probe_read_kernel(to->bytes, off, w);
 	__u32 total = off + ((done + 7) & ~7u);
 	if (total > sizeof *to || bpf_ringbuf_output(ring, to, total, wake(ring)) < 0)

@@ -44,7 +44,6 @@
 #define SPB_HAS_REGS 2u
 #define SPB_COMPAT 4u   /* a 32-bit task */
 #define SPB_CLIPPED 8u  /* the copy ends where the stack does */
-#define SPB_FAULTED 16u /* a page was missing: the copy ends before it */
 #define SPB_LATE 32u /* a wait of which no stack will come after, as when its end was found late */
 
 #define SPB_COMM 16 /* TASK_COMM_LEN */

@@ -1,8 +1,11 @@
 /* A recursion of argv[1] frames of some 200 bytes each that burns argv[2] CPU ms at its end. With a
- * third argument a page of the stack above them is missing. */
+ * third argument a page of the stack above them is missing: "hole", one that holds nothing, or "lost",
+ * the one that says how main goes on. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "target.h"
 
@@ -28,14 +31,16 @@ NOINLINE static void deep(long n, unsigned until)
 	__asm__ volatile("" : : "r"(frame) : "memory");
 }
 
-NOINLINE static int below_a_hole(long n, unsigned until)
+NOINLINE static int below_a_hole(long n, unsigned until, bool lost)
 {
 	char room[3 * 4096];
 	memset(room, (int)n, sizeof room);
-	char *page = (char *)(((uintptr_t)room + 4095) & ~(uintptr_t)4095);
-	if (madvise(page, 4096, MADV_DONTNEED) < 0)
+	uintptr_t at = lost ? (uintptr_t)__builtin_frame_address(0) : (uintptr_t)room + 4095;
+	if (madvise((void *)(at & ~(uintptr_t)4095), 4096, MADV_DONTNEED) < 0)
 		return 1;
 	deep(n, until);
+	if (lost)
+		_exit(0);
 	return room[0] == 1;
 }
 
@@ -44,7 +49,8 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		return 2;
 	if (argc > 3)
-		return below_a_hole(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]));
+		return below_a_hole(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]),
+				    strcmp(argv[3], "lost") == 0);
 	deep(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]));
 	return 0;
 }
