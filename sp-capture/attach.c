@@ -560,6 +560,7 @@ void cap_attach_sweep(struct cap_session *s)
 
 void cap_attach_switch(struct cap_session *s, bool on)
 {
+	cap_sampler_switch(&s->sampler, on);
 	if (s->bpf && s->o->off_cpu)
 		cap_bpf_switch(s->bpf, on);
 	else if (on)

@@ -357,6 +357,12 @@ int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
 	return 0;
 }
 
+void cap_sampler_switch(struct cap_sampler *s, bool on)
+{
+	s->attr.disabled = !on;
+	s->attr.enable_on_exec = 0;
+}
+
 bool cap_sampler_tell_switches(struct cap_sampler *s, char refusal[160])
 {
 	s->attr.context_switch = 1;

@@ -407,6 +407,7 @@ static int record(struct cap_session *s, struct sp_err *err)
 		return rc;
 	if (cap_launch_is_suspended(&s->launch))
 		rc = launch_go(s, err);
+	cap_sampler_switch(&s->sampler, true);
 	s->enabled_ns = cap_now_ns();
 	if (rc < 0)
 		return rc;

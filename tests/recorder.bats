@@ -115,9 +115,17 @@ start_names() {
 # All that it does is on one CPU, and so are its records.
 pin() { taskset -acp "$(awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status)" "$pid" >taskset.out; }
 step() { : >start.out; printf %s "$1" >&9; await grep -q "done $1" start.out; }
-samples() { echo summary >fifo; sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1; }
+summaries() { sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log; }
+has_more() { [ "$(summaries | wc -l)" -gt "$1" ]; }
+samples() {
+	local n
+	n=$(summaries | wc -l)
+	echo summary >fifo
+	await has_more "$n"
+	summaries | tail -n 1
+}
 more_than() { [ "$(samples)" -gt "$1" ]; }
-sampled() { samples >/dev/null; await grep -q 'control: [0-9]* samples' log; await more_than $(($(samples) + 100)); }
+sampled() { await more_than $(($(samples) + 100)); }
 # The names of the workers' samples in their order, one of a run; one worker's. EXCEPT: no thread of that id.
 names_seen() { # [EXCEPT]
 	perf script --no-inline -F comm,tid -i - <s 2>/dev/null |
@@ -276,6 +284,37 @@ lower_rate() {
 	holds "$(cat log)" "the kernel throttled sampling $(nproc) times"
 	equal "$(stream ext s | grep -o ' throttled [0-9]*')" " throttled $(nproc)" "the counter"
 	equal "$(stream ext s | awk '$1 == "loss" && $5 == 1' | wc -l)" "$(nproc)" "periods"
+}
+
+@test "what is added is sampled at once beside a launched command, and from enable on while disabled" {
+	local engine n
+	mkfifo fifo
+	burned() { awk -v least="$1" '{ exit $14 < least }' "/proc/$pid/stat"; } # in ticks of 10 ms
+	for engine in perf auto; do
+		rm -f log
+		begin s "--engine=$engine" --control fifo -F 999 -- sleep 1000
+		start threads 60000
+		echo "add $pid" >fifo
+		await more_than 50
+		kill -9 "$pid"
+		echo disable >fifo
+		await grep -q "control: disabled" log
+		start threads 60000
+		echo "add $pid" >fifo
+		await grep -q "control: add $pid: attached" log
+		await burned 10
+		n=$(samples)
+		await burned 30
+		equal "$(samples)" "$n" "$engine: samples while disabled"
+		echo enable >fifo
+		await more_than $((n + 50))
+		echo stop >fifo
+		await grep -q "control: stopping" log
+		pkill -P "$capture" -x sleep
+		wait "$capture" || true
+		kill -9 "$pid"
+		stream stacks s | awk -v p="$pid" '$1 == p { n++ } END { exit !(n > 10) }' || fail "$engine: $(cat log)"
+	done
 }
 
 @test "the kernel lowers its limit while recording: what is added later is sampled at the lower rate" {
