@@ -10,6 +10,13 @@
 #define MAX_ADDRS (1u << 16)
 #define ROOTS_PER_CHAIN 2u
 #define MAX_ROOTS (1u << 15)
+/* A set of so many modules is left behind for a new one, which begins empty: who looks for a module
+ * here, in the writer and in a reader goes through all of the set. Few processes run code of so many
+ * files. */
+#define SET_FULL 8192u
+/* Forked children begin with so many modules of their parents' before it has to be less than what is
+ * put anew: a copy is short in the file, but not in a reader's memory. */
+#define FREE_COPIES (UINT64_C(1) << 18)
 #define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
 int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
@@ -55,8 +62,6 @@ bool spool_intern_runs(const struct spool_intern *x, int32_t pid)
 
 void spool_intern_deinit(struct spool_intern *x)
 {
-	for (uint32_t i = 0; x->threads && i < N_THREADS; i++)
-		sp_space_release(x->threads[i].space);
 	if (x->procs)
 		sp_procs_free(x->procs);
 	spool_chain_deinit(&x->chain);
@@ -73,22 +78,51 @@ void spool_intern_deinit(struct spool_intern *x)
 	*x = (struct spool_intern){0};
 }
 
+/* Samples that were given keep the set. */
+static void leave_set(struct spool_intern *x, struct spool_process *p)
+{
+	if (p->set != SP_NONE)
+		sp_spool_drop_set(x->w, p->set);
+	p->set = SP_NONE;
+}
+
+/* A set of which a module is gone is left behind. Neither a set's modules nor a space's mappings
+ * overlap, and what is in the set was mapped so: the same start is the same module. */
+static void leave_replaced(struct spool_intern *x, int32_t pid, const struct sp_mapping *m,
+			   size_t n)
+{
+	uint32_t at = sp_map64_get(&x->by_pid, (uint32_t)pid);
+	struct spool_process *p = at == SP_NOT_FOUND ? NULL : &x->process[at];
+	if (!p || p->set == SP_NONE)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (sp_spool_set_has_start(x->w, p->set, m[i].start)) {
+			leave_set(x, p);
+			return;
+		}
+	}
+}
+
 int spool_intern_record(struct spool_intern *x, const struct sp_record *rec, struct sp_err *err)
 {
 	int rc = sp_procs_apply(x->procs, rec, err);
 	if (rc == 0)
 		return 0;
 	x->version++;
-	if (rc < 0 || rec->type != SP_PERF_EXIT)
-		return rc < 0 ? rc : 0;
+	if (rc < 0)
+		return rc;
+	size_t n;
+	const struct sp_mapping *replaced = sp_procs_replaced(x->procs, &n);
+	if (n)
+		leave_replaced(x, rec->pid, replaced, n);
+	if (rec->type != SP_PERF_EXIT)
+		return 0;
 	/* The set of a process that has ended is not needed again; a late sample begins another. */
 	uint32_t at = sp_map64_get(&x->by_pid, (uint32_t)rec->task.pid);
 	const struct sp_proc *proc =
 		at == SP_NOT_FOUND ? NULL : sp_procs_get(x->procs, rec->task.pid);
-	if (proc && proc->exited && x->process[at].set != SP_NONE) {
-		sp_spool_drop_set(x->w, x->process[at].set);
-		x->process[at].set = SP_NONE;
-	}
+	if (proc && proc->exited)
+		leave_set(x, &x->process[at]);
 	return 0;
 }
 
@@ -165,34 +199,31 @@ static struct spool_process *find_process(struct spool_intern *x, int32_t pid)
 /* A new set for a process: a forked child begins with its parent's, where that still fits. */
 static uint32_t begin_set(struct spool_intern *x, const struct sp_proc *proc)
 {
-	uint32_t parent = SP_NONE;
 	uint32_t at = proc->ppid > 0 ? sp_map64_get(&x->by_pid, (uint32_t)proc->ppid) : SP_NOT_FOUND;
-	if (at != SP_NOT_FOUND && x->process[at].set != SP_NONE &&
-	    sp_spool_set_n(x->w, x->process[at].set) &&
-	    set_holds(x, x->process[at].set, proc->space))
-		parent = x->process[at].set;
-	return sp_spool_put_set(x->w, x->origin, proc->pid, parent);
+	uint32_t parent = at == SP_NOT_FOUND ? SP_NONE : x->process[at].set;
+	size_t n = parent == SP_NONE ? 0 : sp_spool_set_n(x->w, parent);
+	if (!n || x->n_copied + n > FREE_COPIES + x->n_put)
+		return sp_spool_put_set(x->w, x->origin, proc->pid, SP_NONE);
+	x->n_copied += n;
+	return sp_spool_put_set(x->w, x->origin, proc->pid,
+				set_holds(x, parent, proc->space) ? parent : SP_NONE);
 }
 
-/* The set that a process's samples name now. A set whose modules are no longer all there is left
- * behind: samples that were given keep it. */
+/* The set that a process's samples name now. */
 static int update_process(struct spool_intern *x, struct spool_process *p,
 			  const struct sp_proc *proc, struct sp_err *err)
 {
-	bool same = p->generation == proc->generation && p->exec_count == proc->exec_count;
-	if (p->set != SP_NONE && same && p->space == proc->space->generation)
+	bool same = p->generation == proc->generation && p->exec_count == proc->exec_count &&
+		    p->serial == proc->serial;
+	if (p->set != SP_NONE && same)
 		return 0;
-	if (p->set != SP_NONE && (!same || !set_holds(x, p->set, proc->space))) {
-		sp_spool_drop_set(x->w, p->set);
-		p->set = SP_NONE;
-	}
-	if (p->set == SP_NONE)
-		p->set = begin_set(x, proc);
+	leave_set(x, p);
+	p->set = begin_set(x, proc);
 	if (p->set == SP_NONE)
 		return sp_err_nomem(err);
 	p->generation = proc->generation;
 	p->exec_count = proc->exec_count;
-	p->space = proc->space->generation;
+	p->serial = proc->serial;
 	return 0;
 }
 
@@ -202,7 +233,6 @@ static int look_up_thread(struct spool_intern *x, struct spool_thread *t, int32_
 			  struct sp_err *err)
 {
 	const char *comm = pid < 0 ? "" : sp_procs_comm(x->procs, pid, tid);
-	sp_space_release(t->space);
 	*t = (struct spool_thread){.pid = pid, .tid = tid};
 	t->thread = sp_spool_put_thread(x->w, x->origin, pid, tid);
 	t->comm = sp_spool_put_string(x->w, comm, strlen(comm));
@@ -218,8 +248,7 @@ static int look_up_thread(struct spool_intern *x, struct spool_thread *t, int32_
 		if (rc < 0)
 			return rc;
 		t->process = (uint32_t)(p - x->process);
-		t->space = proc->space;
-		sp_space_hold(t->space);
+		t->space = proc->space->generation;
 	}
 	t->version = x->version;
 	return 0;
@@ -231,6 +260,7 @@ static uint32_t site_in(struct spool_intern *x, const struct sp_mapping *m, uint
 			uint64_t addr)
 {
 	uint32_t file = file_of(x, m);
+	x->n_put++;
 	uint32_t n = file == SP_NONE ? SP_NONE
 				     : sp_spool_put_module(x->w, set, m->start, m->end, m->foff, file);
 	return n == SP_NONE ? SP_NONE : sp_spool_put_site(x->w, set, n, addr);
@@ -255,7 +285,7 @@ static uint64_t space_of(const struct spool_intern *x, const struct spool_thread
 	if (e->mode == SPOOL_KERNEL)
 		return sp_procs_kernel(x->procs)->generation;
 	bool process = e->mode == SPOOL_USER && t->process != SP_NONE;
-	return process ? t->space->generation : UINT64_MAX; /* no space */
+	return process ? t->space : UINT64_MAX; /* no space */
 }
 
 static struct spool_known_addr *addr_slot(const struct spool_intern *x, uint64_t addr,
@@ -275,7 +305,7 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 	if (known->addr == e->addr && known->space == space && known->set == set &&
 	    known->frame_1)
 		return known->frame_1 - 1;
-	const struct sp_mapping *m = process ? sp_space_find(t->space, e->addr) : NULL;
+	const struct sp_mapping *m = process && x->space ? sp_space_find(x->space, e->addr) : NULL;
 	uint32_t frame;
 	if (m)
 		frame = site_in(x, m, set, e->addr);
@@ -294,12 +324,16 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 static struct spool_hash hash_seed(const struct spool_intern *x, const struct spool_thread *t,
 				   const struct sp_record *rec)
 {
-	struct spool_hash h = {
-		.h1 = x->seed[0] ^ (t->process == SP_NONE ? 0 : t->space->generation),
-		.h2 = x->seed[1] ^ sp_record_cpumode(rec),
-	};
-	/* The space's generation may stay while the set changes (exec without maps). */
-	h.h1 += t->process == SP_NONE ? 0 : (uint64_t)x->process[t->process].set << 40;
+	struct spool_hash h = {.h1 = x->seed[0], .h2 = x->seed[1] ^ sp_record_cpumode(rec)};
+	if (t->process != SP_NONE) {
+		/* The space's generation may stay while the set changes (exec without maps). Both
+		 * halves must know them: what a process does again after each change of its maps
+		 * differs in nothing else. */
+		uint64_t in = sp_mix64(t->space * UINT64_C(0x9e3779b97f4a7c15) +
+				       x->process[t->process].set);
+		h.h1 ^= in;
+		h.h2 += in;
+	}
 	h.h2 += sp_procs_kernel(x->procs)->generation * UINT64_C(0x9e3779b97f4a7c15);
 	return h;
 }
@@ -431,12 +465,22 @@ static size_t find_root(struct spool_intern *x, struct spool_hash h, uint32_t *n
 	return known;
 }
 
+/* Not held, so that the next mapping need not copy it: it may have gone when its process was one of
+ * too many. */
+static void set_space(struct spool_intern *x, const struct spool_thread *t)
+{
+	const struct sp_proc *proc =
+		t->process == SP_NONE ? NULL : sp_procs_get(x->procs, t->pid);
+	x->space = proc && proc->space->generation == t->space ? proc->space : NULL;
+}
+
 /* The stack of a chain that was not seen before. */
 static int build_stack(struct spool_intern *x, const struct spool_thread *t,
 		       const struct sp_record *rec, struct spool_hash seed, uint32_t *out,
 		       struct sp_err *err)
 {
 	struct spool_chain *c = &x->chain;
+	set_space(x, t);
 	if (!spool_chain_fill(c, rec, x->site) ||
 	    !sp_grow(&x->path, &x->cap_path, c->n, sizeof *x->path) ||
 	    !sp_grow(&x->root_hash, &x->cap_root_hash, c->n, sizeof *x->root_hash))
@@ -510,6 +554,13 @@ int spool_intern_sample(struct spool_intern *x, const struct sp_record *rec,
 		int rc = look_up_thread(x, t, pid, tid, err);
 		if (rc < 0)
 			return rc;
+	}
+	if (t->process != SP_NONE && sp_spool_set_n(x->w, x->process[t->process].set) >= SET_FULL) {
+		struct spool_process *p = &x->process[t->process];
+		leave_set(x, p);
+		p->set = sp_spool_put_set(x->w, x->origin, pid, SP_NONE);
+		if (p->set == SP_NONE)
+			return sp_err_nomem(err);
 	}
 	out->thread = t->thread;
 	out->comm = t->comm;

@@ -12,19 +12,20 @@
 #include "perf/reader.h"
 #include "spool/writer.h"
 
-/* What is known of a process: which set its samples name, and for which space that holds. */
+/* What is known of a process: which set its samples name, whose modules are all mapped in its space
+ * as the set says. */
 struct spool_process {
 	int32_t pid;
-	uint32_t generation, exec_count; /* of sp_proc */
-	uint64_t space;                  /* generation of the space that set was checked with */
-	uint32_t set;                    /* SP_NONE: none yet */
+	uint32_t generation, exec_count; /* of sp_proc when the set began */
+	uint64_t serial;
+	uint32_t set; /* SP_NONE: none yet */
 };
 
 struct spool_thread {
 	int32_t pid, tid;
 	uint64_t version; /* of the intern when it was looked up; 0 = free */
 	uint32_t thread, comm, process;
-	struct sp_space *space; /* held */
+	uint64_t space; /* generation of its process's */
 };
 
 /* 16 bytes: what a busy stream costs is to a good part the cache misses of this table. */
@@ -65,6 +66,9 @@ struct spool_intern {
 	uint32_t *file; /* owned: writer's file + 1 by the process table's */
 	size_t n_file, cap_file;
 	uint32_t kset;
+	/* Modules that were put, and those that forked children's sets were compared with or began
+	 * with. */
+	uint64_t n_put, n_copied;
 
 	struct spool_thread *threads; /* owned, direct-mapped */
 	struct spool_known_chain *chains; /* owned, n_chains of chain_mask + 1 used */
@@ -77,6 +81,7 @@ struct spool_intern {
 	uint32_t root_mask, addr_mask;
 	uint64_t seed[2];
 	struct spool_chain chain;
+	const struct sp_space *space; /* of the process at hand, borrowed while a stack is built */
 	uint32_t *path; /* owned: frames of the chain at hand, leaf first */
 	size_t cap_path;
 };

@@ -366,8 +366,9 @@ static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid,
 	uint32_t n_old = old ? old->space.n : 0, j = 0;
 	v->embed_generation = m->embed_generation;
 	v->space.id = ++m->builds;
+	struct sp_space_at at = {0};
 	for (uint32_t k = 0; k < s->n; k++) {
-		const struct sp_mapping *map = &s->maps[k];
+		const struct sp_mapping *map = sp_space_next(s, &at);
 		while (j < n_old && old->maps[j].start < map->start)
 			j++;
 		bool same = j < n_old && old->maps[j].start == map->start &&

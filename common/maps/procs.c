@@ -49,7 +49,8 @@ struct sp_procs {
 	uint32_t n_threads;
 	struct queue live, exited;
 	struct sp_space *kernel, *empty;
-	uint64_t generations;
+	uint64_t generations, serials;
+	struct sp_mapping_list replaced; /* by the last record */
 	struct sp_intern file_keys;
 	struct sp_file_id **files; /* owned, each one block with its path */
 	size_t n_files, cap_files;
@@ -264,6 +265,7 @@ static struct proc *make_proc(struct sp_procs *p, int32_t pid)
 		return NULL;
 	q->pub.pid = pid;
 	q->pub.ppid = -1;
+	q->pub.serial = ++p->serials;
 	set_space(&q->pub, p->empty);
 	struct proc **at = &p->procs[slot_of((uint32_t)pid, p->proc_slots)];
 	q->next = *at;
@@ -356,8 +358,11 @@ static int apply_mmap(struct sp_procs *p, const struct sp_record *rec, struct sp
 		return 0;
 	if (q)
 		set_exited(p, q, false);
-	int rc = sp_space_insert(q ? &q->pub.space : &p->kernel, &mapping, &p->generations);
+	int rc = sp_space_insert(q ? &q->pub.space : &p->kernel, &mapping, &p->generations,
+				 &p->replaced);
 	p->kernel_proc.space = p->kernel;
+	if (rc != 1 || kernel)
+		p->replaced.n = 0;
 	return rc < 0 ? sp_err_nomem(err) : rc;
 }
 
@@ -455,6 +460,7 @@ static int apply_exit(struct sp_procs *p, const struct sp_record *rec)
 
 int sp_procs_apply(struct sp_procs *p, const struct sp_record *rec, struct sp_err *err)
 {
+	p->replaced.n = 0;
 	if (rec->malformed)
 		return 0;
 	switch (rec->type) {
@@ -505,11 +511,18 @@ void sp_procs_free(struct sp_procs *p)
 	for (size_t i = 0; i < p->n_files; i++)
 		free(p->files[i]);
 	free(p->files);
+	free(p->replaced.v);
 	free(p->procs);
 	free(p->threads);
 	sp_intern_deinit(&p->file_keys);
 	sp_buf_deinit(&p->key);
 	free(p);
+}
+
+const struct sp_mapping *sp_procs_replaced(const struct sp_procs *p, size_t *n)
+{
+	*n = p->replaced.n;
+	return p->replaced.v;
 }
 
 struct sp_proc *sp_procs_get(struct sp_procs *p, int32_t pid)

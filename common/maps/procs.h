@@ -1,12 +1,12 @@
 /* Processes and their executable mappings, from the records of a stream: fork clones, exec
  * replaces, exit closes, pids are reused. Pure: nothing is read from /proc here.
  *
- * An address space is an immutable, sorted array of mappings once it has been handed out
+ * An address space is an immutable, sorted list of mappings once it has been handed out
  * (sp_space_hold); the next change makes a copy. Workers keep the snapshot they were given.
  *
- * Cost: a fork shares its parent's space until one of the two changes it; a mapping is a binary
- * search and a move of the shorter side of the array, so that rising and falling addresses both
- * append. Memory is bounded: exited processes and threads are kept for late samples, the last
+ * Cost: a fork shares its parent's space until one of the two changes it, and most of it after that:
+ * a space is an array of chunks of at most SP_CHUNK_MAPPINGS mappings, a new mapping is a binary
+ * search, a new chunk and a copy of the chunks' addresses. Memory is bounded: exited processes and threads are kept for late samples, the last
  * SP_PROCS_EXITED of them; live ones up to SP_PROCS_LIVE, mappings of a space up to
  * SP_SPACE_MAPPINGS, files up to SP_PROCS_FILES (later ones share one nameless entry). */
 #ifndef SP_MAPS_PROCS_H
@@ -41,12 +41,20 @@ struct sp_mapping {
 	2u /* //anon, [heap], [stack…, /dev/zero, memfd-less: see sp_path_is_anon                \
 	    */
 
+#define SP_CHUNK_MAPPINGS 64u
+/* Some neighbouring mappings, sorted by start, disjoint; never changed, shared by many spaces. */
+struct sp_chunk {
+	_Atomic uint32_t refs;
+	uint32_t n; /* at least 1 */
+	struct sp_mapping maps[];
+};
+
 struct sp_space {
 	_Atomic uint32_t refs;
-	uint32_t n, cap;
-	uint64_t generation;     /* unique over all spaces and versions */
-	struct sp_mapping *maps; /* sorted by start, disjoint */
-	struct sp_mapping *room; /* owned: cap elements, the maps lie somewhere in it */
+	uint32_t n;          /* mappings */
+	uint64_t generation; /* unique over all spaces and versions */
+	struct sp_chunk **chunks; /* owned, a reference to each, in order of address */
+	size_t n_chunks, cap_chunks;
 	/* What a user derived from this version and wants to keep with it; freed with drop() when
 	 * the space changes or goes. Set by the thread that applies records. */
 	void *attached;
@@ -55,6 +63,12 @@ struct sp_space {
 
 void sp_space_hold(struct sp_space *s);
 void sp_space_release(struct sp_space *s); /* NULL is fine */
+/* All mappings in order of address, one per call: *at begins as zeros. NULL after the last. */
+struct sp_space_at {
+	size_t chunk;
+	uint32_t at;
+};
+const struct sp_mapping *sp_space_next(const struct sp_space *s, struct sp_space_at *at);
 /* The mapping that holds addr, or NULL. */
 const struct sp_mapping *sp_space_find(const struct sp_space *s, uint64_t addr);
 
@@ -62,6 +76,7 @@ struct sp_proc {
 	int32_t pid, ppid;
 	uint32_t generation; /* counts uses of this pid (exit then reuse) */
 	uint32_t exec_count;
+	uint64_t serial; /* of this entry: a pid that was forgotten and comes again has another */
 	bool exited;            /* all threads that were known have ended */
 	struct sp_space *space; /* never NULL */
 	char comm[64];
@@ -75,6 +90,11 @@ void sp_procs_free(struct sp_procs *p);
  * ignored (MMAP2 without PROT_EXEC, MMAP of data), guests' too. Overlapped mappings are split. 1
  * when something changed, 0 not, an error when memory ends. */
 int sp_procs_apply(struct sp_procs *p, const struct sp_record *rec, struct sp_err *err);
+
+/* The mappings that the last sp_procs_apply cut or took away, as they were, in a process's space (not
+ * the kernel's). What FORK and exec leave behind is told by serial, generation and exec_count. Valid
+ * until the next apply. */
+const struct sp_mapping *sp_procs_replaced(const struct sp_procs *p, size_t *n);
 
 /* The process of a pid, made when unknown; pid -1 is the kernel's own address space. Valid until
  * the next sp_procs_apply or sp_procs_get. NULL when memory ends. */

@@ -133,6 +133,15 @@ size_t sp_spool_set_n(const struct sp_spool_writer *w, uint32_t set)
 	return w->set[set].n;
 }
 
+bool sp_spool_set_has_start(const struct sp_spool_writer *w, uint32_t set, uint64_t start)
+{
+	const struct sp_wset *s = &w->set[set];
+	for (size_t i = 0; i < s->n; i++)
+		if (s->mods[i].start == start)
+			return true;
+	return false;
+}
+
 void sp_spool_set_module(const struct sp_spool_writer *w, uint32_t set, uint32_t n, uint64_t *start,
 			 uint64_t *end, uint64_t *foff, uint32_t *file)
 {

@@ -367,7 +367,10 @@ static const char *load_modules(struct sp_spool *s, struct sp_data *d, const str
 		if (place < t->n || place - t->n > SP_SPOOL_MAX_DEFS)
 			return "a module has a wrong place in its set";
 		struct sp_rmodule lost = {.file = SP_NONE};
-		if (!EXTEND(s, module, place - t->n + (n - i)))
+		/* Only what was lost costs anew; the copies took of the room that was made above. */
+		uint64_t gone = place - t->n;
+		if (!sp_load_afford(s, gone * sizeof *s->module) ||
+		    !sp_grow(&s->module, &s->cap_module, s->n_module + gone + 1, sizeof *s->module))
 			return "it asks for too much memory";
 		while (s->set[to].n < place)
 			link_module(s, to, &lost); /* one whose block was lost */

@@ -7,6 +7,9 @@
 /* A DATA block leaves at the latest when its columns may have grown to this. One more sample adds
  * at most SP_SPOOL_MAX_DEPTH nodes of 13 bytes, so that SP_SPOOL_RAW_MAX is never reached. */
 #define BLOCK_FULL (2u << 20)
+/* Of a thread's groups so many are looked at, the newest first, before there is another one: a thread
+ * whose set changes with each sample has as many as it has samples, and uses the last one. */
+#define GROUPS_TRIED 64u
 #define OBJECT_PIECE (1u << 20)
 
 int sp_spool_writer_new(struct sp_spool_writer **out, const struct sp_spool_wopts *opts,
@@ -179,7 +182,8 @@ static uint32_t find_group(struct sp_spool_writer *w, const struct sp_spool_wsam
 {
 	struct sp_wthread *t = &w->thread[s->thread];
 	uint32_t newest = t->block == w->block ? t->group : SP_NONE;
-	for (uint32_t g = newest; g != SP_NONE; g = w->group[g].older - 1) {
+	uint32_t tries = GROUPS_TRIED;
+	for (uint32_t g = newest; g != SP_NONE && tries--; g = w->group[g].older - 1) {
 		const struct sp_wgroup *p = &w->group[g];
 		if (p->comm == s->comm && p->set == s->set && p->event == s->event)
 			return g;

@@ -69,6 +69,7 @@ uint32_t sp_spool_put_set(struct sp_spool_writer *w, uint32_t origin, int32_t pi
 uint32_t sp_spool_put_module(struct sp_spool_writer *w, uint32_t set, uint64_t start, uint64_t end,
 			     uint64_t foff, uint32_t file);
 size_t sp_spool_set_n(const struct sp_spool_writer *w, uint32_t set);
+bool sp_spool_set_has_start(const struct sp_spool_writer *w, uint32_t set, uint64_t start);
 /* The n-th module of a set, as given. */
 void sp_spool_set_module(const struct sp_spool_writer *w, uint32_t set, uint32_t n, uint64_t *start,
 			 uint64_t *end, uint64_t *foff, uint32_t *file);

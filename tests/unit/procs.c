@@ -196,7 +196,8 @@ static void test_snapshots(void)
 	mmap2(20, 0x1000, 0x1000, 0, "/c");
 	tap_eq(held->n, 1, "a held space does not change");
 	tap_eq(held->generation, generation, "a held space keeps its generation");
-	tap_str(sp_procs_file(procs, held->maps[0].file)->path, "/a", "a held space keeps files");
+	tap_str(sp_procs_file(procs, sp_space_next(held, &(struct sp_space_at){0})->file)->path, "/a",
+		"a held space keeps files");
 	tap_ok(sp_procs_get(procs, 20)->space->generation != generation, "the new one has another");
 	tap_eq((uint64_t)n_dropped, 0, "what is attached stays while the space is held");
 	sp_space_release(held);
@@ -208,6 +209,102 @@ static void test_snapshots(void)
 	tap_eq((uint64_t)n_dropped, 1, "a repeated mapping keeps what is attached");
 	mmap2(20, 0x8000, 0x1000, 0, "/c");
 	tap_eq((uint64_t)n_dropped, 2, "a change drops what is attached");
+	sp_procs_free(procs);
+}
+
+static void test_replaced(void)
+{
+	size_t n;
+	procs = sp_procs_new();
+	mmap2(40, 0x1000, 0x1000, 0, "/a");
+	mmap2(40, 0x2000, 0x3000, 0, "/b");
+	sp_procs_replaced(procs, &n);
+	tap_eq(n, 0, "a mapping in a free place replaces nothing");
+	mmap2(40, 0x1800, 0x1000, 0, "/c");
+	const struct sp_mapping *m = sp_procs_replaced(procs, &n);
+	tap_eq(n, 2, "one that overlaps two others replaces two");
+	tap_ok(n == 2 && m[0].start == 0x1000 && m[0].end == 0x2000 && m[1].start == 0x2000 &&
+		       m[1].end == 0x5000,
+	       "they are told as they were");
+	mmap2(40, 0x1800, 0x1000, 0, "/c");
+	sp_procs_replaced(procs, &n);
+	tap_eq(n, 0, "a repeated mapping replaces nothing");
+	mmap2(-1, 0x1000, 0x1000, 0, "k");
+	mmap2(-1, 0x1000, 0x1000, 0, "l");
+	sp_procs_replaced(procs, &n);
+	tap_eq(n, 0, "what the kernel replaces in its own space is not told");
+	sp_procs_free(procs);
+}
+
+#define PAGES 4096u
+
+/* Random overlays, against an array of pages that says who was mapped there last. */
+static void test_overlays(void)
+{
+	static uint32_t foff[PAGES]; /* in pages + 1; 0: nothing */
+	uint64_t state = 88172645463325252;
+	unsigned wrong = 0, unsorted = 0;
+	procs = sp_procs_new();
+	for (uint32_t i = 1; i <= 20000; i++) {
+		state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+		uint32_t page = (uint32_t)(state >> 40) % PAGES;
+		uint32_t len = 1 + (uint32_t)(state >> 33) % (i % 1000 ? 4 : PAGES / 2);
+		len = len < PAGES - page ? len : PAGES - page;
+		mmap2(50, (uint64_t)page << 12, (uint64_t)len << 12, (uint64_t)i << 24, "/a");
+		for (uint32_t k = 0; k < len; k++)
+			foff[page + k] = (i << 12) + k + 1;
+		if (i % 500)
+			continue;
+		const struct sp_space *s = sp_procs_get(procs, 50)->space;
+		for (uint32_t k = 0; k < PAGES; k++) {
+			const struct sp_mapping *m = sp_space_find(s, (uint64_t)k << 12);
+			uint64_t got = m ? (m->foff + ((uint64_t)k << 12) - m->start) / 4096 + 1 : 0;
+			wrong += got != foff[k];
+		}
+		struct sp_space_at at = {0};
+		uint64_t end = 0;
+		uint32_t n = 0;
+		for (const struct sp_mapping *m; (m = sp_space_next(s, &at)); n++) {
+			unsorted += m->start < end || m->end <= m->start;
+			end = m->end;
+		}
+		unsorted += n != s->n;
+	}
+	tap_eq(wrong, 0, "20,000 random overlays: each page is what was mapped there last");
+	tap_eq(unsorted, 0, "the mappings are counted, in order and disjoint");
+	sp_procs_free(procs);
+}
+
+/* Chunks of b that are not a's. */
+static size_t unshared(const struct sp_space *a, const struct sp_space *b)
+{
+	size_t n = 0, at = 0;
+	for (size_t i = 0; i < b->n_chunks; i++) {
+		while (at < a->n_chunks && a->chunks[at]->maps[0].start < b->chunks[i]->maps[0].start)
+			at++;
+		n += at == a->n_chunks || a->chunks[at] != b->chunks[i];
+	}
+	return n;
+}
+
+/* Forked children that map something of their own: 100 million mappings, were they copied. */
+static void test_forks(void)
+{
+	procs = sp_procs_new();
+	for (uint64_t i = 0; i < 5000; i++)
+		mmap2(60, (1 + i * 7919 % 5000) << 16, 0x1000, i << 12, "/lib");
+	size_t most = 0;
+	for (int32_t i = 0; i < 20000; i++) {
+		fork_of(60, 1000 + i);
+		mmap2(1000 + i, (1 + (uint64_t)i % 5000) << 16 | 0x8000, 0x1000, 0, "/own");
+		size_t n = unshared(sp_procs_get(procs, 60)->space,
+				    sp_procs_get(procs, 1000 + i)->space);
+		most = n > most ? n : most;
+	}
+	tap_ok(most && most <= 3, "a child that maps something shares all but 3 chunks with its parent");
+	tap_str(at(20999, UINT64_C(1) << 16), at(60, UINT64_C(1) << 16), "it sees what its parent has");
+	tap_str(at(1000, 0x18000), "/own+0", "it sees its own");
+	tap_str(at(60, 0x18000), "-", "its parent does not");
 	sp_procs_free(procs);
 }
 
@@ -315,6 +412,9 @@ int main(void)
 	test_kinds();
 	test_life();
 	test_snapshots();
+	test_replaced();
+	test_overlays();
+	test_forks();
 	test_sizes();
 	test_lines();
 	return tap_done();
