@@ -11,7 +11,9 @@ task state bits; 0: none is looked for). WAKER: "maker" (the line's last number 
 the time that passed; with the samples on it, it adds up to all of it within 3 %: beside other tests,
 late ticks of the sampling clock take some of those. Less what is neither (LESS_MS): what the host took
 of all CPUs meanwhile, waits below the least, waits whose end no probe was told of, and 5 us for each wait:
-a switch away is told so long after the scheduler has stopped the thread's CPU time.
+a switch away is told so long after the scheduler has stopped the thread's CPU time. On a busy machine it is
+longer, as the CPU looks for another thread first; samples see the thread on it until then, so that what they
+have beyond its CPU time may be missing of what was off.
 late: ends are found later, and when they were is reckoned to some microseconds: such a wait may end after
 the line that it begins in, but not after the thread's next wait begins.
 Prints what was found, and the waits beside lines that have none or wrong ones; wrong values end it with 1.
@@ -56,7 +58,8 @@ def main(stream, told, what, state, waker="some", less="0", late=None):
             cpu = sum(period for time, period in on[tid] if start <= time <= end)
             print(f"wall {wall} off {off} of {wall - more} on {cpu} of {more}: sum {(off + cpu) / wall:.4f}")
             less_ns = int(less) * 1e6 + len(mine) * 5000  # see untimed_ms
-            assert -wall * 0.01 - less_ns < off - (wall - more) < wall * 0.01, "off the CPU"
+            short_ns = wall * 0.01 + less_ns + max(cpu - more, 0)
+            assert -short_ns < off - (wall - more) < wall * 0.01, "off the CPU"
             assert -wall * 0.03 - less_ns < cpu + off - wall < wall * 0.03, "both together"
             n += 1
             right += 1
