@@ -12,7 +12,7 @@
 static struct sp_cursor at(const struct sp_elf *e, uint64_t foff, uint64_t len)
 {
 	struct sp_cursor c = {.bad = true};
-	if (foff <= e->head_bytes && len <= e->head_bytes - foff)
+	if (e->head && foff <= e->head_bytes && len <= e->head_bytes - foff)
 		c = sp_elf_cursor(e, e->head + foff, len);
 	else if (foff <= e->size && len <= e->size - foff)
 		c = sp_elf_cursor(e, e->data + foff, len);
