@@ -221,7 +221,10 @@ static bool opcode(struct insn_bytes *i, struct uw_insn *out)
 bool uw_insn_decode(const uint8_t *p, size_t n, struct uw_insn *out)
 {
 	struct insn_bytes i = {0};
-	memcpy(i.b, p, n < UW_INSN_MAX ? n : UW_INSN_MAX);
+	if (n >= UW_INSN_MAX) /* all but always: no call */
+		memcpy(i.b, p, UW_INSN_MAX);
+	else
+		memcpy(i.b, p, n);
 	*out = (struct uw_insn){0};
 	prefixes(&i, out);
 	if (!opcode(&i, out) || i.at > UW_INSN_MAX || i.at > n)
