@@ -656,7 +656,10 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	rm "$pub/chain-pie"
 	echo "add $other" >fifo
 	await grep -q "add $other: attached" log
-	sampled() { echo "summary" >fifo; [ "$(sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log | tail -n 1)" -gt 400 ]; }
+	ticks() { awk '{ print $14 }' "/proc/$other/stat"; } # of 10 ms on the CPU
+	local before
+	before=$(ticks)
+	sampled() { [ "$(ticks)" -ge $((before + 30)) ]; }
 	await sampled
 	echo stop >fifo
 	wait "$capture" || fail "$(cat log)"
