@@ -11,9 +11,9 @@
 
 static _Atomic int level;
 #define AGAIN_MS 100 /* timeout(1) sends its signal to its child and to the group */
-#define GRACE_S 5u
+#define GRACE_S 3u
 
-static _Atomic long long first_int_ms, first_term_ms;
+static _Atomic long long first_int_ms, first_end_ms;
 static int pipe_fds[2] = {-1, -1};
 static enum sp_stop_mode stop_mode;
 
@@ -46,13 +46,14 @@ static void on_int(long long now_ms)
 		sp_stop_raise(1);
 }
 
-/* Of a pipeline all stages get it at once: the source ends, and what is in the pipes is the rest. */
-static void on_term(long long now_ms)
+/* Of a pipeline all stages get it at once: the source ends, and what is in the pipes is the rest. SIGHUP
+ * comes twice: by the kernel, and by the shell that ends. */
+static void on_end(int sig, long long now_ms)
 {
 	long long none = 0;
-	if (atomic_compare_exchange_strong(&first_term_ms, &none, now_ms))
+	if (atomic_compare_exchange_strong(&first_end_ms, &none, now_ms))
 		alarm(GRACE_S);
-	else if (now_ms - none > AGAIN_MS)
+	else if (sig == SIGTERM && now_ms - none > AGAIN_MS)
 		sp_stop_raise(2);
 }
 
@@ -66,8 +67,8 @@ static void on_signal(int sig)
 		on_int(now_ms);
 	else if (stop_mode == SP_STOP_FIRST || sig == SIGALRM)
 		sp_stop_raise(2);
-	else if (sig == SIGTERM)
-		on_term(now_ms);
+	else
+		on_end(sig, now_ms);
 	errno = saved;
 }
 
