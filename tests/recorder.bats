@@ -311,7 +311,7 @@ lower_rate() {
 		echo stop >fifo
 		await grep -q "control: stopping" log
 		pkill -P "$capture" -x sleep
-		wait "$capture" || true
+		wait "$capture" || true # the status of the sleep that was killed
 		kill -9 "$pid"
 		stream stacks s | awk -v p="$pid" '$1 == p { n++ } END { exit !(n > 10) }' || fail "$engine: $(cat log)"
 	done

@@ -367,8 +367,10 @@ static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_s
 	void *ring = ring_in_use();
 	__u64 sp = REGS_SP(&w->r);
 	__u32 off = head_size(w);
-	if (!ring)
+	if (!ring) {
+		count_lost();
 		return;
+	}
 	bool whole = other || has_user_dynptr();
 	__u32 total = off + ((size + 7) & ~7u) + (whole ? 0 : PAGE);
 	if (bpf_ringbuf_reserve_dynptr(ring, total, 0, &d) < 0) {
