@@ -165,18 +165,21 @@ static bool is_spool(const char *path)
 	return yes;
 }
 
+/* With --append: a file that holds something. */
+static bool goes_on(const struct options *o)
+{
+	struct stat st;
+	return o->append && (stat(o->output, &st) == 0 ? !S_ISREG(st.st_mode) || st.st_size
+						       : errno != ENOENT);
+}
+
 /* The file to append to, opened to learn how it goes on; its facts must outlive the stream. */
 static struct sp_spool *open_old(const struct options *o, struct sp_spool_wopts *w)
 {
-	struct stat st;
 	struct sp_spool *old;
 	struct sp_err err;
-	if (!o->append || (stat(o->output, &st) < 0 && errno == ENOENT) ||
-	    (S_ISREG(st.st_mode) && st.st_size == 0))
-		return NULL;
 	if (sp_spool_open(&old, o->output, &err) < 0)
 		sp_die(&err, "only spools can be appended to");
-	w->append = true;
 	w->salt = sp_spool_salt(old);
 	w->seq = sp_spool_next_seq(old);
 	w->epoch = (uint32_t)sp_spool_n_epochs(old);
@@ -296,12 +299,15 @@ static int begin_file(struct job *j, struct sp_err *err)
 		name_file(j->o, j->n_files, numbered);
 		path = numbered;
 	} else {
-		j->old = open_old(j->o, &w);
+		w.append = goes_on(j->o);
 	}
 	if (j->n_files == 1)
 		snprintf(j->first_file, sizeof j->first_file, "%s", path);
-	int rc = spool_output_open(&j->out, path, w.append, j->old ? sp_spool_good_end(j->old) : 0,
-				   j->o->sync, err);
+	int rc = spool_output_open(&j->out, path, w.append, j->o->sync, err);
+	if (rc == 0 && w.append) {
+		j->old = open_old(j->o, &w);
+		rc = spool_output_cut(&j->out, sp_spool_good_end(j->old), err);
+	}
 	return rc < 0 ? rc : sp_spool_writer_new(&j->w, &w, err);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+
+#define LOCK_MS 3000 /* how long an append waits for another writer's lock */
 
 static int open_stdout(struct spool_output *o, struct sp_err *err)
 {
@@ -96,22 +99,40 @@ static int open_new(struct spool_output *o, const struct stat *old, struct sp_er
 	return 0;
 }
 
-static int open_append(struct spool_output *o, uint64_t end, struct sp_err *err)
+/*
+ * A writer that has closed the file or was killed can keep its lock for an instant: whoever looks
+ * at its /proc/PID/fd just then holds the file too.
+ */
+static int lock_soon(int fd)
 {
-	o->fd = open(o->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	int rc = flock(fd, LOCK_EX | LOCK_NB);
+	for (int ms = 0; rc < 0 && errno == EWOULDBLOCK && ms < LOCK_MS; ms += 10) {
+		poll(NULL, 0, 10);
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	return rc;
+}
+
+static int open_append(struct spool_output *o, struct sp_err *err)
+{
+	o->fd = open(o->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (o->fd < 0)
 		return sp_err_errno(err, "cannot open %s", o->path);
-	if (flock(o->fd, LOCK_EX | LOCK_NB) < 0)
+	if (lock_soon(o->fd) < 0)
 		return sp_err_errno(err, "cannot append to %s: another writer has it", o->path);
+	o->in_place = o->regular = o->emptied = true;
+	return 0;
+}
+
+int spool_output_cut(struct spool_output *o, uint64_t end, struct sp_err *err)
+{
 	if (ftruncate(o->fd, (off_t)end) < 0 || lseek(o->fd, (off_t)end, SEEK_SET) < 0)
 		return sp_err_errno(err, "cannot append to %s", o->path);
-	o->in_place = o->regular = o->emptied = true;
 	o->whole = end;
 	return 0;
 }
 
-static int open_file(struct spool_output *o, const char *path, bool append, uint64_t end,
-		     struct sp_err *err)
+static int open_file(struct spool_output *o, const char *path, bool append, struct sp_err *err)
 {
 	struct stat st;
 	bool exists = stat(path, &st) == 0;
@@ -126,17 +147,17 @@ static int open_file(struct spool_output *o, const char *path, bool append, uint
 	if (exists && S_ISDIR(st.st_mode))
 		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot write %s: it is a folder", path);
 	if (append)
-		return open_append(o, end, err);
+		return open_append(o, err);
 	if (exists && !S_ISREG(st.st_mode))
 		return open_in_place(o, false, err);
 	return open_new(o, exists ? &st : NULL, err);
 }
 
-int spool_output_open(struct spool_output *o, const char *path, bool append, uint64_t end, bool sync,
+int spool_output_open(struct spool_output *o, const char *path, bool append, bool sync,
 		      struct sp_err *err)
 {
 	*o = (struct spool_output){.fd = -1, .sync = sync};
-	int rc = strcmp(path, "-") ? open_file(o, path, append, end, err) : open_stdout(o, err);
+	int rc = strcmp(path, "-") ? open_file(o, path, append, err) : open_stdout(o, err);
 	if (rc < 0)
 		spool_output_close(o);
 	else if (o->regular && !append && flock(o->fd, LOCK_EX | LOCK_NB) < 0)

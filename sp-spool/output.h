@@ -22,9 +22,11 @@ struct spool_output {
 	unsigned n_writes;
 };
 
-/* path "-": standard output. append: go on behind `end`, which is cut off there. */
-int spool_output_open(struct spool_output *o, const char *path, bool append, uint64_t end, bool sync,
+/* path "-": standard output. append: the file is there, and nobody else writes to it from now on;
+ * where it goes on, spool_output_cut says. */
+int spool_output_open(struct spool_output *o, const char *path, bool append, bool sync,
 		      struct sp_err *err);
+int spool_output_cut(struct spool_output *o, uint64_t end, struct sp_err *err);
 /* A writer's sink. ctx: the output. What was written before a failure stays a valid spool. */
 int spool_output_sink(void *ctx, const void *bytes, size_t n, struct sp_err *err);
 /* Everything to the disk, and the file to its name. */

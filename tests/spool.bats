@@ -239,6 +239,24 @@ has_samples() { # SPOOL N
 	equal "$(cat text)" "not a spool, but longer than a header would be"
 }
 
+@test "--append waits for a lock that is about to go, and refuses one that stays" {
+	"$STREAM" samples=100 | sp-spool -o x.spool
+	mkfifo held
+	flock x.spool bash -c 'echo >ready; read -r <held; truncate -s -5 x.spool' &
+	await test -e ready
+	"$STREAM" samples=7 >more
+	run -1 sp-spool -a -o x.spool more
+	holds "$output" "another writer has it"
+	sp-spool -a -o x.spool <more &
+	SPOOL=$!
+	await bash -c 'readlink /proc/'"$SPOOL"'/fd/* | grep -q "x.spool$"'
+	echo >held
+	wait "$SPOOL"
+	# where it goes on is what the other writer left
+	equal "$(state_of x.spool || :)" incomplete
+	equal "$( (sp-sym --format=raw x.spool || :) | grep -c '^sample ')" 107
+}
+
 @test "spools are merged in time order; equal pids of two hosts stay two processes" {
 	"$STREAM" samples=100 lost=3 | sp-spool -o a.spool
 	"$STREAM" samples=70 boot=other host=h2 start=1000000500000 lost=4 | sp-spool -o b.spool
