@@ -100,8 +100,8 @@ static int open_new(struct spool_output *o, const struct stat *old, struct sp_er
 }
 
 /*
- * A writer that has closed the file or was killed can keep its lock for an instant: whoever looks
- * at its /proc/PID/fd just then holds the file too.
+ * The lock of a writer that was killed can stay for an instant: the helper of its sandbox has the file
+ * until it first runs, and so has whoever looks at its /proc/PID/fd just then.
  */
 static int lock_soon(int fd)
 {
@@ -244,17 +244,24 @@ int spool_output_sink(void *ctx, const void *bytes, size_t n, struct sp_err *err
 	return rc;
 }
 
+/* The lock goes by itself only with the last descriptor, and the sandbox's helper has one until it
+ * first runs: on a busy machine that may be after our end. */
+static int let_go(struct spool_output *o)
+{
+	if (o->regular)
+		flock(o->fd, LOCK_UN);
+	int rc = close(o->fd);
+	o->fd = -1;
+	return rc;
+}
+
 int spool_output_finish(struct spool_output *o, struct sp_err *err)
 {
 	int rc = commit(o, err);
 	if (rc == 0 && o->regular)
 		rc = to_disk(o, err);
-	if (rc == 0 && close(o->fd) < 0) {
+	if (rc == 0 && let_go(o) < 0)
 		rc = sp_err_errno(err, "cannot write %s", name_of(o));
-		o->fd = -1;
-	} else if (rc == 0) {
-		o->fd = -1;
-	}
 	spool_output_close(o);
 	return rc;
 }
@@ -264,7 +271,7 @@ void spool_output_close(struct spool_output *o)
 	if (o->tmp)
 		unlink(o->tmp);
 	if (o->fd >= 0)
-		close(o->fd);
+		let_go(o);
 	free(o->path);
 	free(o->tmp);
 	free(o->dir);
