@@ -62,7 +62,7 @@ struct cap_emit {
 	void (*on_jit)(void *arg, struct cap_proc *q);             /* sampled in anonymous memory */
 	void (*on_fork)(void *arg, int32_t ptid);                  /* a thread made a process */
 	void (*on_copy)(void *arg, int32_t tid, size_t cpu_index); /* close that event */
-	void (*on_thread_exit)(void *arg, int32_t tid);
+	void (*on_thread_exit)(void *arg, int32_t tid); /* before it is told */
 	void *arg;
 };
 

@@ -399,11 +399,12 @@ void cap_emit_exit(struct cap_emit *e, const struct cap_ring *r, const struct ca
 {
 	int32_t pid = (int32_t)cap_ring_u64(r, en->pos + 8);
 	int32_t tid = (int32_t)cap_ring_u64(r, en->pos + 16);
+	/* Its last waits, which are from before, stand before it. */
+	if (e->on_thread_exit)
+		e->on_thread_exit(e->arg, tid);
 	cap_emit_pass(e, r, en);
 	sp_map64_remove(&e->names, (uint32_t)tid);
 	cap_stacks_forget(&e->stacks, tid);
-	if (e->on_thread_exit)
-		e->on_thread_exit(e->arg, tid);
 	cap_switches_ended(e, tid);
 	cap_throttles_ended(e, tid, en->time_ns);
 	struct cap_proc *q = cap_procs_find(&e->procs, pid);
