@@ -99,14 +99,19 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 @test "rates: 0 and nonsense refused, above the kernel's limit with both numbers, max is the limit" {
 	refused "whole number" -F 0 -- true
 	refused "whole number" -F fast -- true
-	local limit status=0
-	limit=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
-	sp-capture -F $((limit + 1)) -- true >out 2>log || status=$?
+	local limit=0 status
+	# Another suite lowers it for a while.
+	until [ "$(cat /proc/sys/kernel/perf_event_max_sample_rate)" = "$limit" ]; do
+		limit=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+		status=0
+		sp-capture -F $((limit + 1)) -- true >out 2>log || status=$?
+		sp-capture -F max -s 8 -- true >s 2>log.max || :
+	done
 	equal "$status" 1
 	[ ! -s out ] || fail "output after a refusal"
 	holds "$(cat log)" "$((limit + 1)) Hz"
 	holds "$(cat log)" "$limit Hz"
-	stream ext <(sp-capture -F max -s 8 -- true 2>log) | grep -q "rate_hz=$limit"
+	stream ext s | grep -q "rate_hz=$limit" || fail "$(cat log.max)"
 }
 
 @test "what is of a later version, and what does not go together, is refused by name" {
@@ -122,11 +127,14 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "the rate asked for is the rate sampled at" {
-	local hz n
+	local hz n stolen
 	for hz in 99 999 4999; do
+		stolen=$(stolen_ms)
 		n=$(sp-capture -F $hz -- "$SP_PROG/chain-pie" 1000 2>log | stream stacks /dev/stdin | wc -l)
-		# One CPU second.
-		[ "$n" -gt $((hz * 85 / 100)) ] && [ "$n" -lt $((hz * 110 / 100)) ] || fail "$n samples at $hz Hz"
+		stolen=$(stolen_ms "$stolen")
+		# One CPU second. The time that the host takes is none of it, but the samples' clock goes on.
+		[ "$n" -gt $((hz * 85 / 100)) ] && [ "$n" -lt $((hz * (1100 + stolen) / 1000)) ] ||
+			fail "$n samples at $hz Hz, $stolen ms stolen"
 	done
 }
 
@@ -142,17 +150,21 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	stream ext s | grep -q '^end status=0'
 	local sec
 	sec=$(sed -n 's/.*; \([0-9.]*\) s.*/\1/p' log)
-	awk -v s="$sec" 'BEGIN { exit !(s >= 0.3 && s < 3) }' || fail "recorded for $sec s"
+	awk -v s="$sec" 'BEGIN { exit !(s >= 0.3 && s < 15) }' || fail "recorded for $sec s"
 	kill -0 "$pid"
 }
 
 @test "-D begins later: nothing before it, and what was mapped and forked meanwhile is known" {
+	local before first
+	before=$(now_ns)
 	sp-capture -D 0.3 -- sh -c "\"$SP_PROG/chain-pie\" 900; :" >s 2>log
 	stream order s
 	perf script --no-inline -i - <s 2>/dev/null >script
 	grep -q 'gamma_fn+' script || fail "$(head -n 20 script)"
+	first=$(stream stacks s | awk 'NR == 1 { print $5 }')
+	[ $((first - before)) -ge 300000000 ] || fail "the first sample after $((first - before)) ns"
 	n=$(stream stacks s | wc -l)
-	[ "$n" -gt 50 ] && [ "$n" -lt 880 ] || fail "$n samples of 900 ms, of which 300 ms of time were left out"
+	[ "$n" -gt 50 ] || fail "$n samples of 900 ms, of which 300 ms of time were left out"
 }
 
 @test "-k: kernel frames, the kernel's map, and the names of the sampled addresses only" {
@@ -185,23 +197,33 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 # --- attaching ---
 
 @test "-p: all threads that exist and all that come; the same pid twice counts once" {
+	local stolen
+	stolen=$(stolen_ms)
 	start threads 1500
 	begin s -p "$pid" -p "$pid,$pid"
 	wait "$pid"
 	wait "$capture"
 	n=$(stream stacks s | wc -l)
 	# Four threads, 1.5 s of CPU each, less what passed before.
-	[ "$n" -le 6400 ] || fail "$n samples: some were counted twice"
+	[ "$n" -le $((6400 + $(stolen_ms "$stolen"))) ] || fail "$n samples: some were counted twice"
 	stream order s
 	equal "$(stream stacks s | cut -d' ' -f2 | sort -u | wc -l)" 4 "threads"
 }
 
 @test "several processes at once; each ends on its own, the recording with the last" {
-	start chain-pie 500
-	local first=$pid
-	start chain-nopie 900
+	local first
+	mkfifo go
+	# Shells, which become the programs once they are recorded.
+	sh -c 'read -r _ <go; exec "$0" 300' "$SP_PROG/chain-pie" >out.1 3>&- &
+	first=$!
+	sh -c 'read -r _ <go; exec "$0" 900' "$SP_PROG/chain-nopie" >out.2 3>&- &
+	pid=$!
+	pids+=("$first" "$pid")
 	begin s -p "$first,$pid"
-	wait "$capture"
+	exec 9<>go
+	printf '\n\n' >&9
+	wait "$capture" || fail "$(cat log)"
+	exec 9>&-
 	stream stacks s | cut -d' ' -f1 | sort | uniq -c >counts
 	grep -q " $first\$" counts
 	grep -q " $pid\$" counts
@@ -209,20 +231,20 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "-t: one thread's samples, and mappings that another thread made" {
-	start threads 5000
+	start threads 60000
 	local tid
 	await has_threads "$pid" 5
-	tid=$(ls /proc/"$pid"/task | sed -n 3p)
+	tid=$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 ! -name "$pid" -printf '%f\n' | head -n 1)
 	sp-capture -t "$tid" -d 0.5 >s 2>log
 	equal "$(stream stacks s | cut -d' ' -f2 | sort -u)" "$tid"
 	perf script --no-inline -i - <s 2>/dev/null | grep -q 'hot_[1-4]+'
 }
 
 @test "a thread's id as process is refused, naming the process" {
-	start threads 5000
+	start threads 60000
 	local tid status=0
 	await has_threads "$pid" 5
-	tid=$(ls /proc/"$pid"/task | sed -n 2p)
+	tid=$(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 ! -name "$pid" -printf '%f\n' | head -n 1)
 	sp-capture -p "$tid" >out 2>log || status=$?
 	equal "$status" 1
 	holds "$(cat log)" "thread of process $pid"
@@ -260,9 +282,11 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	sp-capture -p "$pid" -d 0.5 >s 2>log
 	n=$(stream stacks s | awk -v p="$pid" '$1 != p { n++ } END { print n + 0 }')
 	equal "$n" 0 "samples of children without -f"
-	sp-capture -f -p "$pid" -d 0.5 >s 2>log
-	n=$(stream stacks s | awk -v p="$pid" '$1 != p { n++ } END { print n + 0 }')
-	[ "$n" -gt 2 ] || fail "$n samples of children with -f" # a busy machine gives few
+	begin s -f -p "$pid"
+	has_children() { [ "$(stream stacks s | awk -v p="$pid" '$1 != p' | wc -l)" -gt 20 ]; }
+	await has_children
+	kill -INT "$capture"
+	wait "$capture" || fail "$(cat log)"
 	kill "$pid"
 	perf script --no-inline -i - <s 2>/dev/null | grep -q 'stage_hot+'
 	# Not followed by wish.
@@ -273,7 +297,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "--descendants: those that exist are attached, each once" {
-	sh -c "\"$SP_PROG/chain-pie\" 5000 & \"$SP_PROG/chain-nopie\" 5000; wait" 3>&- &
+	sh -c "\"$SP_PROG/chain-pie\" 60000 & \"$SP_PROG/chain-nopie\" 60000; wait" 3>&- &
 	pid=$!
 	pids+=("$pid")
 	await sh -c "[ \$(cat /proc/$pid/task/$pid/children | wc -w) -eq 2 ]"
@@ -322,12 +346,18 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 
 @test "a shell that runs short commands is sampled itself while its children are followed" {
 	# Without a pinned context, half-done periods would go to children and die with them.
-	local with without
+	local with=0 without=0
 	sh -c 'while :; do /bin/true; done' 3>&- &
 	pid=$!
 	pids+=("$pid")
-	without=$(sp-capture -F 4999 -p $pid -d 1 2>log | stream stacks /dev/stdin | awk -v p=$pid '$1 == p' | wc -l)
-	with=$(sp-capture -F 4999 -f -p $pid -d 1 2>log | stream stacks /dev/stdin | awk -v p=$pid '$1 == p' | wc -l)
+	shell_samples() { sp-capture --engine=perf -F 4999 "$@" -p "$pid" -d 0.5 2>log | stream stacks /dev/stdin | awk -v p="$pid" '$1 == p' | wc -l; }
+	# In turns, as other tests come and go; on a busy machine it takes many to have enough of it.
+	more_turns() {
+		without=$((without + $(shell_samples)))
+		with=$((with + $(shell_samples -f)))
+		[ "$without" -ge 40 ]
+	}
+	await more_turns
 	[ $((with * 3)) -ge "$without" ] || fail "$with samples with -f, $without without"
 }
 
@@ -351,12 +381,13 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "a thread that cannot be stopped: given up after 2 s, said, recorded all the same, and never stopped" {
-	start cap_vfork 5
+	start cap_vfork 60
 	await in_state "$pid" D
 	sp-capture --stop -p "$pid" -d 0.1 >s 2>log
 	holds "$(cat log)" "did not stop within 2 s"
 	stream ext s | grep -q '^end status=0'
 	# Its child ends, it comes back from vfork, and nothing is left that stops it then.
+	pkill -P "$pid"
 	await in_state "$pid" S
 }
 
@@ -670,7 +701,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 @test "another user's process: refused with call, errno, level and cure" {
 	[ "$(id -u)" = 0 ] || skip "needs a second user"
 	publish
-	start threads 5000
+	start threads 60000
 	local status=0
 	as_nobody "$pub/sp-capture" -p "$pid" >out 2>log || status=$?
 	equal "$status" 1
@@ -737,7 +768,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 @test "a deleted program travels in the stream" {
 	[ "$(id -u)" = 0 ] || skip "map_files needs root"
 	cp "$SP_PROG/chain-pie" gone
-	./gone 5000 3>&- &
+	./gone 60000 3>&- &
 	pid=$!
 	pids+=("$pid")
 	await sh -c "grep -q libc /proc/$pid/maps"
@@ -751,7 +782,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 @test "a replaced program: the old one travels, not the one of its name" {
 	[ "$(id -u)" = 0 ] || skip "map_files needs root"
 	cp "$SP_PROG/chain-pie" prog
-	./prog 5000 3>&- &
+	./prog 60000 3>&- &
 	pid=$!
 	pids+=("$pid")
 	await sh -c "grep -q libc /proc/$pid/maps"
@@ -783,7 +814,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 
 @test "a perf map of another kind than a file of the process's user is not touched" {
 	local p
-	start cap_jit 4000
+	start cap_jit 60000
 	p=$pid
 	await test -s "/tmp/perf-$p.map"
 	rm "/tmp/perf-$p.map"
@@ -1219,7 +1250,7 @@ first_ring() { # HZ
 	[ "$(id -u)" = 0 ] || skip "needs a mount namespace"
 	unshare -m true 2>/dev/null || skip "no mount namespaces here"
 	mkdir in
-	unshare -m sh -c 'mount -t tmpfs x in && cp "$1" in/ && cd in && mount -t tmpfs y /tmp && exec ./cap_jit 6000' \
+	unshare -m sh -c 'mount -t tmpfs x in && cp "$1" in/ && cd in && mount -t tmpfs y /tmp && exec ./cap_jit 60000' \
 		sh "$SP_PROG/cap_jit" 3>&- &
 	local p=$!
 	pids+=("$p")

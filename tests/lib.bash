@@ -50,6 +50,14 @@ await() { # COMMAND…
 	done
 }
 
+# What the host of a virtual machine took of its CPUs, since a value of before.
+stolen_ms() { # [BEFORE]
+	awk -v hz="$(getconf CLK_TCK)" -v before="${1-0}" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz - before }' /proc/stat
+}
+
+# The clock of the samples.
+now_ns() { python3 -c 'import time; print(time.monotonic_ns())'; }
+
 # Record, unwind, spool: profile OUT.spool OPTIONS… -- COMMAND… (or -p PID). The stages' own last
 # lines go to OUT.log. The command's output goes to OUT.out.
 profile() {

@@ -64,10 +64,14 @@ copies_alike() { # OPTIONS…
 @test "perf prints our copy of build-ids in mappings alike" { copies_alike --buildid-mmap -g; }
 
 @test "what is written in time order needs no rounds: every record of the copy is in order" {
-	record x.data -a -g
-	"$copy" x.data >x.pipe
-	"$copy" -s x.pipe >y.pipe
-	cmp x.pipe y.pipe
+	# Three times at most: the host may stop a CPU between a record's time and its writing.
+	for _ in 1 2 3; do
+		record x.data -a -g
+		"$copy" x.data >x.pipe
+		"$copy" -s x.pipe >y.pipe
+		cmp x.pipe y.pipe && return
+	done
+	fail "not in order, three times"
 }
 
 @test "perf report and perf inject read our copy" {

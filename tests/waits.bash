@@ -7,8 +7,6 @@ need_bpf() {
 	[ -r /sys/kernel/btf/vmlinux ] || skip "this kernel tells no BTF"
 }
 
-# What the host of a virtual machine took of its CPUs.
-stolen_ms() { awk -v hz="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz }' /proc/stat; }
 # What the log says of waits below the least, and of those without an end; and 5 us for each: the switch
 # away is told so long after the scheduler has stopped the thread's CPU time.
 untimed_ms() {
@@ -57,7 +55,7 @@ waits() { # OPTIONS WHAT STATE WAKER WAY…
 	[ "$status" = 0 ] || fail "$(cat log)"
 	stream order s
 	python3 "$TOP/tests/waits.py" s
-	less=$(($(stolen_ms) - less + $(untimed_ms)))
+	less=$(($(stolen_ms $less) + $(untimed_ms)))
 	[[ $(sp-capture --check --off-cpu) != *"found late"* ]] || late=late
 	python3 "$TOP/tests/off_cpu.py" s told "$what" "$state" "$waker" $less $late || {
 		fail "$options $*" "$(cat log)"
