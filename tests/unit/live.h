@@ -13,7 +13,8 @@
 
 #define LIVE_FILES 256
 #define LIVE_MAPS 1024
-#define LIVE_STACK 65528
+#define LIVE_STACK (1u << 20) /* python3.11 has a function whose frame is of 64 KiB */
+#define LIVE_PAGES (LIVE_STACK / 4096 + 1)
 
 struct live {
 	pid_t pid;
@@ -31,9 +32,9 @@ struct live {
 
 static inline size_t live_read(pid_t pid, uint64_t addr, void *out, size_t n)
 {
-	struct iovec to = {out, n}, from[17];
+	struct iovec to = {out, n}, from[LIVE_PAGES];
 	size_t n_from = 0;
-	for (size_t at = 0; at < n && n_from < 17; n_from++) { /* page by page: partial reads */
+	for (size_t at = 0; at < n && n_from < LIVE_PAGES; n_from++) { /* page by page: partial reads */
 		size_t len = 4096 - ((addr + at) & 4095);
 		if (len > n - at)
 			len = n - at;

@@ -81,13 +81,14 @@ static void compare(struct tally *y, struct live *l, struct uw_walker *w, struct
 	} else if (i == t->n) { /* libdwfl gives up where there is no CFI */
 		y->longer++;
 	} else if (!y->first[0]) {
-		char ours[200] = "the end", want[200];
+		char ours[200] = "the end", want[200], leaf[200];
+		live_where(l, r.rip, leaf);
 		if (i < out.n)
 			live_where(l, out.return_addrs[i], ours);
 		live_where(l, t->pc[i], want);
 		snprintf(y->first, sizeof y->first,
-			 "frame %u of %u: %.120s, libdwfl %.120s (stop %d)", i, out.n, ours, want,
-			 (int)out.stop);
+			 "frame %u of %u, at %.80s: %.80s, libdwfl %.80s (stop %d)", i, out.n, leaf,
+			 ours, want, (int)out.stop);
 	}
 }
 
