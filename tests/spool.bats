@@ -242,14 +242,21 @@ has_samples() { # SPOOL N
 @test "--append waits for a lock that is about to go, and refuses one that stays" {
 	"$STREAM" samples=100 | sp-spool -o x.spool
 	mkfifo held
-	flock x.spool bash -c 'echo >ready; read -r <held; truncate -s -5 x.spool' &
+	bash -c 'exec 8<x.spool && flock 8 && echo >ready; read -r <held; truncate -s -5 x.spool' 3>&- &
+	GEN=$!
 	await test -e ready
 	"$STREAM" samples=7 >more
 	run -1 sp-spool -a -o x.spool more
 	holds "$output" "another writer has it"
-	sp-spool -a -o x.spool <more &
+	sp-spool -a -o x.spool <more 3>&- &
 	SPOOL=$!
-	await bash -c 'readlink /proc/'"$SPOOL"'/fd/* | grep -q "x.spool$"'
+	# Without a process that would have to begin first: it waits for 3 s only.
+	has_opened() {
+		local fd
+		for fd in /proc/"$SPOOL"/fd/*; do [ ! "$fd" -ef x.spool ] || return 0; done
+		return 1
+	}
+	await has_opened
 	echo >held
 	wait "$SPOOL"
 	# where it goes on is what the other writer left
