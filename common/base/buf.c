@@ -43,19 +43,6 @@ void sp_buf_uleb(struct sp_buf *b, uint64_t v)
 	sp_buf_add(b, tmp, n);
 }
 
-void sp_buf_sleb(struct sp_buf *b, int64_t v)
-{
-	for (;;) {
-		uint8_t byte = (uint8_t)(v & 0x7f);
-		v >>= 7;
-		if ((v == 0 && !(byte & 0x40)) || (v == -1 && (byte & 0x40))) {
-			sp_buf_u8(b, byte);
-			return;
-		}
-		sp_buf_u8(b, byte | 0x80);
-	}
-}
-
 void sp_buf_printf(struct sp_buf *b, const char *fmt, ...)
 {
 	va_list ap, again;

@@ -63,7 +63,6 @@ static inline void sp_buf_str(struct sp_buf *b, const char *s)
 }
 
 void sp_buf_uleb(struct sp_buf *b, uint64_t v);
-void sp_buf_sleb(struct sp_buf *b, int64_t v);
 void sp_buf_printf(struct sp_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Make *ptr, an array of *cap elements of `size` bytes, hold at least `need`. It doubles, so that

@@ -77,18 +77,6 @@ void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t obje
 		memcpy(p + SP_EXT_HEAD, part, part_size);
 }
 
-void sp_ext_encode(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, const void *payload,
-		   size_t size)
-{
-	size_t at = 0;
-	do {
-		size_t part = size - at < SP_EXT_PAYLOAD_MAX ? size - at : SP_EXT_PAYLOAD_MAX;
-		sp_ext_encode_part(out, kind, object, at, size,
-				   part ? (const uint8_t *)payload + at : NULL, part);
-		at += part;
-	} while (at < size);
-}
-
 int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload, size_t size,
 		 struct sp_err *err)
 {

@@ -78,12 +78,8 @@ bool sp_ext_shared_decode(struct sp_ext_shared *x, const struct sp_record *rec);
 int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload, size_t size,
 		 struct sp_err *err);
 
-/* Encoded records into a buffer instead (for stages that batch by themselves). */
-void sp_ext_encode(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, const void *payload,
-		   size_t size);
-
-/* One fragment of an object, for a producer that spreads a large one between other records: the
- * part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments carry the
+/* One fragment of an object into a buffer, for a producer that spreads a large one between other
+ * records: the part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments carry the
  * same kind and object number (sp_writer_next_object) and come in order. */
 void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, uint64_t offset,
 			uint64_t total, const void *part, size_t part_size);

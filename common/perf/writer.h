@@ -88,21 +88,6 @@ struct sp_sample_id {
 };
 #define SP_SAMPLE_ID_BYTES 32
 void sp_sample_id_put(uint8_t out[SP_SAMPLE_ID_BYTES], const struct sp_sample_id *sid);
-/* misc of mmap: a cpumode, SP_MISC_MMAP_DATA. */
-int sp_writer_comm(struct sp_writer *w, int32_t pid, int32_t tid, const char *comm, bool is_exec,
-		   const struct sp_sample_id *sid, struct sp_err *err);
-int sp_writer_mmap2(struct sp_writer *w, int32_t pid, int32_t tid, const struct sp_perf_mmap *m,
-		    uint16_t misc, const struct sp_sample_id *sid, struct sp_err *err);
-int sp_writer_mmap(struct sp_writer *w, int32_t pid, int32_t tid, const struct sp_perf_mmap *m,
-		   uint16_t misc, const struct sp_sample_id *sid, struct sp_err *err);
-int sp_writer_fork(struct sp_writer *w, int32_t pid, int32_t ppid, int32_t tid, int32_t ptid,
-		   bool is_exit, const struct sp_sample_id *sid, struct sp_err *err);
-/* LOST (id of the attr) or THROTTLE and its end. */
-int sp_writer_lost(struct sp_writer *w, uint64_t id, uint64_t n, const struct sp_sample_id *sid,
-		   struct sp_err *err);
-int sp_writer_throttle(struct sp_writer *w, bool on, const struct sp_sample_id *sid,
-		       struct sp_err *err);
-int sp_writer_finished_round(struct sp_writer *w, struct sp_err *err);
 int sp_writer_flush(struct sp_writer *w, struct sp_err *err);
 /* Bytes waiting in the buffer. */
 size_t sp_writer_pending(const struct sp_writer *w);

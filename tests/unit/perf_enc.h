@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/le.h"
 #include "perf/attr.h"
+#include "perf/ext.h"
 #include "perf/record.h"
 
 struct enc {
@@ -171,6 +172,18 @@ static inline void e_round(struct enc *e)
 {
 	e_begin(e, SP_PERF_FINISHED_ROUND, 0);
 	e_end(e);
+}
+
+/* An object of our own, whole or in fragments. */
+static inline void e_ext(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object,
+			 const void *payload, size_t size)
+{
+	size_t at = 0;
+	do {
+		size_t part = size - at < SP_EXT_PAYLOAD_MAX ? size - at : SP_EXT_PAYLOAD_MAX;
+		sp_ext_encode_part(out, kind, object, at, size, (const uint8_t *)payload + at, part);
+		at += part;
+	} while (at < size);
 }
 
 #endif

@@ -190,7 +190,7 @@ static void test_window(void)
 
 static void ext(struct enc *e, enum sp_ext_kind kind, const char *text)
 {
-	sp_ext_encode(&e->b, kind, 1, text, strlen(text));
+	e_ext(&e->b, kind, 1, text, strlen(text));
 }
 
 static void test_ours(void)

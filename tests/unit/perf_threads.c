@@ -71,7 +71,7 @@ static void make(struct enc *e, bool ours)
 	e_pipe(e);
 	e_head_attr(e, &a, 128, &id, 1);
 	if (ours)
-		sp_ext_encode(&e->b, SP_EXT_START, 1, "chain=site\n", 11);
+		e_ext(&e->b, SP_EXT_START, 1, "chain=site\n", 11);
 	for (uint32_t i = 0; i < N; i++) {
 		e_begin(e, SP_PERF_COMM, 0);
 		e32(e, 1), e32(e, i);
@@ -83,7 +83,7 @@ static void make(struct enc *e, bool ours)
 			e_round(e);
 	}
 	if (ours)
-		sp_ext_encode(&e->b, SP_EXT_END, 2, "status=0\n", 9);
+		e_ext(&e->b, SP_EXT_END, 2, "status=0\n", 9);
 }
 
 static pid_t feed(const struct sp_buf *b, int fd)
