@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -52,12 +51,6 @@
 #define NEEDED_FDS 64u          /* programs, maps, links, rings: some 30 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
-/* A ring, mapped: a page of the reader's position, one of the writers', and room for the data, twice. */
-struct mapping {
-	void *reader, *writers; /* owned, or MAP_FAILED */
-	size_t bytes;           /* of the data */
-};
-
 struct cap_bpf {
 	struct capture_bpf *skel; /* owned; NULL: light */
 	struct light_bpf *light;  /* owned; of samples alone, where the kernel can load it */
@@ -66,8 +59,7 @@ struct cap_bpf {
 	const uint64_t *lost;
 	int *links; /* owned descriptors */
 	size_t n_links, cap_links;
-	struct mapping now, before; /* before: of the ring that it took the place of */
-	int larger;                 /* owned: the descriptor of a ring that was put in place; or -1 */
+	struct cap_ring mapped; /* owned, until cap_bpf_ring gives it away */
 	size_t page_bytes;
 	__u64 *wake_bytes; /* shared, as woken is */
 	int epoll_fd; /* owned */
@@ -164,30 +156,6 @@ static int check_here(char cure[200], struct sp_err *err)
 	return 0;
 }
 
-static void unmap(struct mapping *m, size_t page)
-{
-	if (m->reader != MAP_FAILED)
-		munmap(m->reader, page);
-	if (m->writers != MAP_FAILED)
-		munmap(m->writers, page + 2 * m->bytes);
-	m->reader = m->writers = MAP_FAILED;
-}
-
-/* The data behind the writers' page later, as it is read. */
-static int map_ring(struct mapping *m, int fd, size_t bytes, size_t page, struct sp_err *err)
-{
-	size_t all = page + 2 * bytes;
-	m->bytes = bytes;
-	m->reader = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	m->writers = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (m->reader != MAP_FAILED && m->writers != MAP_FAILED &&
-	    mmap(m->writers, page, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)page) != MAP_FAILED)
-		return 0;
-	int rc = sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
-	unmap(m, page);
-	return rc;
-}
-
 /* Edge-triggered: plain poll() would report every record, not only the wake-ups. */
 static int watch_ring(struct cap_bpf *b, int fd, struct sp_err *err)
 {
@@ -202,8 +170,12 @@ static int open_ring(struct cap_bpf *b, size_t bytes, struct sp_err *err)
 	b->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (b->epoll_fd < 0)
 		return sp_err_errno(err, "cannot use the BPF engine: epoll");
-	int rc = map_ring(&b->now, b->ring, bytes, b->page_bytes, err);
-	return rc < 0 ? rc : watch_ring(b, b->ring, err);
+	int fd = fcntl(b->ring, F_DUPFD_CLOEXEC, 0);
+	int rc = cap_bpf_ring_map(&b->mapped, fd, bytes, b->page_bytes, err);
+	if (rc < 0)
+		return rc;
+	b->mapped.fd = b->epoll_fd;
+	return watch_ring(b, b->ring, err);
 }
 
 /* What this kernel lacks: helpers are asked for by loading a program that calls them, functions and
@@ -418,8 +390,7 @@ int cap_bpf_open(struct cap_bpf **out, const struct cap_bpf_want *want, char cur
 	struct cap_bpf *b = calloc(1, sizeof *b);
 	if (!b)
 		return sp_err_nomem(err);
-	b->now = b->before = (struct mapping){.reader = MAP_FAILED, .writers = MAP_FAILED};
-	b->epoll_fd = b->larger = -1;
+	b->epoll_fd = -1;
 	b->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	libbpf_set_print(say);
 	rc = find_lacks(b, want->off_cpu, err);
@@ -440,12 +411,9 @@ void cap_bpf_close(struct cap_bpf *b)
 	for (size_t i = 0; i < b->n_links; i++)
 		close(b->links[i]);
 	free(b->links);
-	unmap(&b->now, b->page_bytes);
-	unmap(&b->before, b->page_bytes);
+	cap_ring_unmap(&b->mapped);
 	if (b->epoll_fd >= 0)
 		close(b->epoll_fd);
-	if (b->larger >= 0)
-		close(b->larger);
 	if (b->light)
 		light_bpf__destroy(b->light);
 	if (b->skel)
@@ -617,13 +585,8 @@ void cap_bpf_looking(struct cap_bpf *b)
 
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 {
-	*r = (struct cap_ring){.kind = &cap_bpf_ring_kind,
-			       .fd = b->epoll_fd,
-			       .base = b->now.reader,
-			       .data = (const uint8_t *)b->now.writers + b->page_bytes,
-			       .size = b->now.bytes,
-			       .page_bytes = b->page_bytes,
-			       .map_fd = b->ring};
+	*r = b->mapped;
+	b->mapped = (struct cap_ring){.fd = -1};
 }
 
 /* The programs' next records go into that ring. The kernel returns when none that began before still
@@ -639,38 +602,28 @@ static int put_in_place(struct cap_bpf *b, int fd, struct sp_err *err)
 int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
 		 struct sp_err *err)
 {
-	struct mapping m;
+	struct cap_ring m;
 	if (!b->light)
 		return 0;
 	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "spb_ring", 0, 0, (uint32_t)bytes, NULL);
 	if (fd < 0)
 		return sp_err_errno(err, "cannot make a larger ring: bpf_map_create");
-	int rc = map_ring(&m, fd, bytes, b->page_bytes, err);
-	if (rc >= 0) {
-		rc = watch_ring(b, fd, err);
-		if (rc >= 0)
-			rc = put_in_place(b, fd, err);
-		if (rc < 0)
-			unmap(&m, b->page_bytes);
-	}
+	int rc = cap_bpf_ring_map(&m, fd, bytes, b->page_bytes, err);
+	if (rc < 0)
+		return rc;
+	rc = watch_ring(b, fd, err);
+	if (rc >= 0)
+		rc = put_in_place(b, fd, err);
 	if (rc < 0) {
-		close(fd);
+		cap_ring_unmap(&m);
 		return rc;
 	}
-	rc = cap_ring_scan(r, err); /* the last of it */
-	unmap(&b->before, b->page_bytes);
-	b->before = b->now;
-	b->now = m;
-	if (b->larger >= 0)
-		close(b->larger);
-	b->ring = b->larger = fd;
 	__atomic_store_n(b->wake_bytes, wake_bytes(bytes), __ATOMIC_RELAXED);
-	free(old->queue);
 	*old = *r;
-	old->kind = &cap_bpf_old_kind;
 	old->fd = -1;
-	cap_bpf_ring(b, r);
-	return rc < 0 ? rc : 1;
+	*r = m;
+	r->fd = b->epoll_fd;
+	return 1;
 }
 
 #else

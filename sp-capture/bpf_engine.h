@@ -76,18 +76,17 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out);
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu);
 
 /* The ring as one that the merge knows: its entries are of type CAP_BPF_RECORD, their bytes
- * struct spb_sample and lie in one piece. Valid until cap_bpf_close. r->fd (owned by the engine)
+ * struct spb_sample and lie in one piece. The caller's, to be asked for once; r->fd (the engine's)
  * is readable when the ring fills. */
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r);
-extern const struct cap_ring_kind cap_bpf_ring_kind;
+/* The ring of a map of that size; its fd is -1. map_fd is its own, and closed on failure. */
+int cap_bpf_ring_map(struct cap_ring *r, int map_fd, size_t bytes, size_t page_bytes,
+		     struct sp_err *err);
 uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en);
-/* A ring of that size in place of r. What waits in r, all of it, goes to old, in which nothing may
- * wait, and stays valid until the next time. 1: done; 0: this ring cannot grow; or an error, and all
- * is as before. Takes some 10 ms, in which samples go into the new ring already. */
+/* A ring of that size in place of r. What r was, with all that is in it, goes to old, to which no
+ * program writes any more. 1: done; 0: this ring cannot grow; or an error, and all is as before. Takes some 10 ms, in which samples go into the new ring already. */
 int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
 		 struct sp_err *err);
-/* That of old: no program writes to it any more. */
-extern const struct cap_ring_kind cap_bpf_old_kind;
 /* The reader is about to look: the next mark wakes it again. */
 void cap_bpf_looking(struct cap_bpf *b);
 

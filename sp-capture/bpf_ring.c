@@ -4,12 +4,14 @@
 #include <linux/bpf.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "bpf/record.h"
 #include "bpf_engine.h"
 
 #define HEADER BPF_RINGBUF_HDR_SZ
 #define MAP_STEP ((size_t)1 << 20)
+#define CANNOT_MAP "cannot use the BPF engine: mapping its ring: mmap"
 
 static _Atomic uint64_t *reader_at(const struct cap_ring *r)
 {
@@ -31,7 +33,7 @@ static int map_to(struct cap_ring *r, size_t end, struct sp_err *err)
 	off_t from = (off_t)(2 * r->page_bytes + r->mapped);
 	if (mmap(at, to - r->mapped, PROT_READ, MAP_SHARED | MAP_FIXED, r->map_fd, from) ==
 	    MAP_FAILED)
-		return sp_err_errno(err, "cannot use the BPF engine: mapping its ring: mmap");
+		return sp_err_errno(err, CANNOT_MAP);
 	r->mapped = to;
 	return 0;
 }
@@ -97,28 +99,41 @@ static void release(struct cap_ring *r)
 		atomic_store_explicit(reader_at(r), r->tail, memory_order_release);
 }
 
-static int scan_nothing(struct cap_ring *r, struct sp_err *err)
+static void unmap(struct cap_ring *r)
 {
-	(void)err;
-	cap_ring_compact(r);
-	return 0;
+	munmap(r->base, r->page_bytes);
+	munmap((void *)(uintptr_t)(r->data - r->page_bytes), r->page_bytes + 2 * r->size);
+	close(r->map_fd);
 }
 
-static uint64_t used_nothing(const struct cap_ring *r)
+static const struct cap_ring_kind bpf_ring = {
+	.scan = scan, .used = used, .release = release, .unmap = unmap};
+
+int cap_bpf_ring_map(struct cap_ring *r, int map_fd, size_t bytes, size_t page_bytes,
+		     struct sp_err *err)
 {
-	(void)r;
-	return 0;
+	size_t all = page_bytes + 2 * bytes;
+	void *reader = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
+	void *writers =
+		mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (reader != MAP_FAILED && writers != MAP_FAILED &&
+	    mmap(writers, page_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, map_fd,
+		 (off_t)page_bytes) != MAP_FAILED) {
+		*r = (struct cap_ring){.kind = &bpf_ring,
+				       .fd = -1,
+				       .base = reader,
+				       .data = (const uint8_t *)writers + page_bytes,
+				       .size = bytes,
+				       .page_bytes = page_bytes,
+				       .map_fd = map_fd};
+		return 0;
+	}
+	int rc = sp_err_errno(err, CANNOT_MAP);
+	if (reader != MAP_FAILED)
+		munmap(reader, page_bytes);
+	if (writers != MAP_FAILED)
+		munmap(writers, all);
+	if (map_fd >= 0)
+		close(map_fd);
+	return rc;
 }
-
-static void release_nothing(struct cap_ring *r)
-{
-	(void)r;
-}
-
-const struct cap_ring_kind cap_bpf_old_kind = {.scan = scan_nothing,
-					       .used = used_nothing,
-					       .release = release_nothing,
-					       .is_borrowed = true};
-
-const struct cap_ring_kind cap_bpf_ring_kind = {
-	.scan = scan, .used = used, .release = release, .is_borrowed = true};

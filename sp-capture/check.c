@@ -167,6 +167,7 @@ static bool bpf_loads(const char *what, const struct cap_bpf_want *want, size_t 
 	line(what, true, why, "");
 	cap_bpf_ring(b, &ring);
 	*ring_bytes = ring.size;
+	cap_ring_unmap(&ring);
 	cap_bpf_close(b);
 	return true;
 }

@@ -188,15 +188,21 @@ static size_t wanted_bytes(const struct cap_session *s, const struct cap_ring *r
 
 static void grow_ring(struct cap_session *s, size_t bytes)
 {
-	struct cap_ring *r = &s->rings[s->n_cpus], *old = &s->rings[s->n_cpus + 1];
+	struct cap_ring *r = &s->rings[s->n_cpus], *before = r + 1, old;
+	bool has_before = s->n_rings > s->n_cpus + 1;
 	struct sp_err err;
-	if (old->at < old->n)
+	if (has_before && before->at < before->n)
 		return; /* not told yet */
-	int rc = cap_bpf_grow(s->bpf, r, old, bytes, &err);
+	int rc = cap_bpf_grow(s->bpf, r, &old, bytes, &err);
 	if (rc > 0) {
+		if (has_before) {
+			s->old_rings_written += before->scanned;
+			cap_ring_unmap(before);
+		}
+		*before = old;
+		s->n_rings = s->n_cpus + 2;
 		sp_detail("a ring of %zu KiB instead of %zu KiB", bytes / 1024,
 			  s->ring_bytes / 1024);
-		s->old_rings_written += old->scanned;
 		s->ring_bytes = bytes;
 		return;
 	}

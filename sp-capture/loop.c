@@ -34,7 +34,7 @@ static bool reader_is_dead(const struct pollfd *p)
 }
 
 struct watch {
-	struct pollfd *fds; /* owned: stop, output, rings, roots, execs, control */
+	struct pollfd *fds; /* owned: stop, output, control, roots, execs, rings */
 	size_t n;
 };
 
@@ -49,16 +49,14 @@ static int watch_init(struct watch *w, const struct cap_session *s, struct sp_er
 	w->n = n;
 	w->fds[0] = (struct pollfd){.fd = sp_stop_fd(), .events = POLLIN};
 	w->fds[1] = (struct pollfd){.fd = s->o->output_kind == CAP_TO_DATA ? -1 : s->out_fd};
-	for (size_t i = 0; i < s->n_rings; i++)
-		w->fds[2 + i] = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
-	w->fds[w->n - 1] =
-		(struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
+	w->fds[2] = (struct pollfd){.fd = s->control ? s->control->fd : -1, .events = POLLIN};
 	for (size_t i = 0; i < s->n_roots; i++)
-		w->fds[2 + s->n_rings + i] =
-			(struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
+		w->fds[3 + i] = (struct pollfd){.fd = s->roots[i].pidfd, .events = POLLIN};
+	struct pollfd *rest = w->fds + 3 + s->n_roots;
 	for (size_t i = 0; i < s->execs.n; i++)
-		w->fds[w->n - 2 - i] =
-			(struct pollfd){.fd = s->execs.rings[i].fd, .events = POLLIN};
+		*rest++ = (struct pollfd){.fd = s->execs.rings[i].fd, .events = POLLIN};
+	for (size_t i = 0; i < s->n_rings; i++)
+		*rest++ = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
 	return 0;
 }
 
@@ -84,7 +82,7 @@ static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 		n = wait_until(w, end_ns);
 		n_execs = 0;
 		for (size_t i = 0; n > 0 && i < s->execs.n; i++) {
-			struct pollfd *p = &w->fds[w->n - 2 - i];
+			struct pollfd *p = &w->fds[3 + s->n_roots + i];
 			n_execs += p->revents != 0;
 			if (p->revents & ~POLLIN)
 				p->fd = -1; /* its CPU is away */
@@ -103,7 +101,7 @@ static bool targets_gone(struct cap_session *s, struct watch *w)
 {
 	bool all = true;
 	for (size_t i = 0; i < s->n_roots; i++) {
-		struct pollfd *p = &w->fds[2 + s->n_rings + i];
+		struct pollfd *p = &w->fds[3 + i];
 		if (root_gone(&s->roots[i], p))
 			p->fd = -1;
 		else
@@ -274,7 +272,7 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 		rc = look_at_system(s, &w, err);
 		if (rc < 0)
 			break;
-		if (w.fds[w.n - 1].revents && !take_commands(s, &w))
+		if (w.fds[2].revents && !take_commands(s, &w))
 			break;
 	}
 	free(w.fds);

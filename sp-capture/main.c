@@ -100,6 +100,15 @@ static void tell_step(const struct cap_session *s, char *out, size_t size)
 			 held, (double)s->emit.throttles.total_ns / 1e9);
 }
 
+/* Bytes that came into the rings of the BPF engine. */
+static unsigned long long bpf_written(const struct cap_session *s)
+{
+	uint64_t n = s->old_rings_written;
+	for (size_t i = s->n_cpus; s->bpf && i < s->n_rings; i++)
+		n += s->rings[i].scanned;
+	return n;
+}
+
 static void say_closing(const struct cap_session *s)
 {
 	char step[256];
@@ -121,9 +130,7 @@ static void say_closing(const struct cap_session *s)
 			"\"throttled\": %llu, \"cpu_us\": %.0f, \"seconds\": %.3f}\n",
 			samples, lost, s->sampler.event->name,
 			(unsigned long long)s->sampler.rate_hz, threads, s->ring_bytes,
-			s->bpf ? (unsigned long long)(s->old_rings_written +
-						      s->rings[s->n_cpus].scanned)
-			       : 0ull,
+			bpf_written(s),
 			(unsigned long long)s->n_bytes, s->bpf ? "bpf" : "perf",
 			(unsigned long long)c->v[SP_C_throttled], cpu, seconds);
 		return;

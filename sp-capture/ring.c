@@ -49,11 +49,8 @@ int cap_ring_map(struct cap_ring *r, int fd, uint32_t cpu, size_t data_bytes, si
 
 void cap_ring_unmap(struct cap_ring *r)
 {
-	bool is_ours = !r->kind || !r->kind->is_borrowed;
-	if (is_ours && r->base)
-		munmap(r->base, r->size + r->page_bytes);
-	if (is_ours && r->fd >= 0)
-		close(r->fd);
+	if (r->kind)
+		r->kind->unmap(r);
 	free(r->queue);
 	*r = (struct cap_ring){.fd = -1};
 }
@@ -171,4 +168,12 @@ static void release(struct cap_ring *r)
 				      memory_order_release);
 }
 
-static const struct cap_ring_kind perf_ring = {.scan = scan, .used = used, .release = release};
+static void unmap(struct cap_ring *r)
+{
+	munmap(r->base, r->size + r->page_bytes);
+	if (r->fd >= 0)
+		close(r->fd);
+}
+
+static const struct cap_ring_kind perf_ring = {
+	.scan = scan, .used = used, .release = release, .unmap = unmap};

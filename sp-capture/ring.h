@@ -25,7 +25,7 @@ struct cap_ring_kind {
 	int (*scan)(struct cap_ring *r, struct sp_err *err);
 	uint64_t (*used)(const struct cap_ring *r);
 	void (*release)(struct cap_ring *r);
-	bool is_borrowed; /* fd and memory are somebody else's */
+	void (*unmap)(struct cap_ring *r); /* and close what is ours */
 };
 
 struct cap_ring {
@@ -33,9 +33,9 @@ struct cap_ring {
 	uint32_t cpu;
 	uint32_t index;      /* among the recorded CPUs */
 	bool of_switches;    /* its samples are stacks of waits that begin */
-	int fd;              /* owned: the anchor, what poll() watches */
-	void *base;          /* owned: control page and data, or NULL */
-	const uint8_t *data; /* in base */
+	int fd;              /* what poll() watches: the anchor, owned; the BPF engine's, borrowed */
+	void *base;          /* owned: control page and data, or the reader's page of BPF's */
+	const uint8_t *data; /* in base; BPF's: owned, with the writers' page before it */
 	size_t size;         /* of data; a power of two */
 	size_t page_bytes;
 	uint64_t tail, scanned;
@@ -44,7 +44,7 @@ struct cap_ring {
 	size_t n_new;            /* of them, at the end: from the last scan, until it was looked for execs */
 	uint64_t last_ns;        /* time of the last record taken by the merge */
 	uint64_t lost;           /* sum of LOST records */
-	int map_fd;              /* of BPF's: what data is mapped from, and */
+	int map_fd;              /* of BPF's, owned: what data is mapped from, and */
 	size_t mapped;           /* how far by now, of twice its size */
 };
 

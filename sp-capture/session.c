@@ -163,7 +163,6 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	if (!s->bpf_lost)
 		return sp_err_nomem(err);
 	cap_bpf_ring(s->bpf, &s->rings[s->n_cpus]);
-	s->rings[s->n_cpus + 1] = (struct cap_ring){.kind = &cap_bpf_old_kind, .fd = -1, .size = 1};
 	s->ring_bytes = s->first_ring_bytes = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, s->n_cpus, &s->sampler, &side, 8, err);
@@ -188,8 +187,8 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	const struct cap_options *o = s->o;
 	s->n_cpus = s->kernel.n_cpus;
 	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
-	s->n_rings = s->bpf ? s->n_cpus + 2 : s->n_fds;
-	s->rings = calloc(s->n_rings, sizeof *s->rings);
+	s->n_rings = s->bpf ? s->n_cpus + 1 : s->n_fds;
+	s->rings = calloc(s->n_rings + 1, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
 	if (!s->rings || !s->retired_lost)
 		return sp_err_nomem(err);

@@ -40,12 +40,12 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine two more:
-	 * its samples, and what is left of the ring that they came into before. */
+	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine one for its
+	 * samples and, once that one grew, the one before. There is room for one more. */
 	struct cap_ring *rings;
 	size_t n_cpus, n_rings, ring_bytes;
 	size_t first_ring_bytes, most_ring_bytes; /* the BPF engine's ring grows from the one to the other */
-	uint64_t old_rings_written;               /* bytes, into those before */
+	uint64_t old_rings_written;               /* bytes, into those that are gone */
 	size_t n_fds; /* of a task: one for each ring of those that are for good */
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */

@@ -319,7 +319,7 @@ static int cpu_add(struct cap_session *s, uint32_t number, struct sp_err *err)
 	size_t n = s->n_cpus;
 	struct cap_ring first = {.fd = -1}, second = {.fd = -1};
 	if (!grow(&y->cpus, n, sizeof *y->cpus) ||
-	    !grow(&s->rings, s->n_rings + 1, sizeof *s->rings) ||
+	    !grow(&s->rings, s->n_rings + 2, sizeof *s->rings) ||
 	    !grow(&s->retired_lost, n, sizeof *s->retired_lost) ||
 	    (s->bpf && !grow(&s->bpf_lost, n, sizeof *s->bpf_lost)) ||
 	    !grow(&s->kernel.cpus, n, sizeof *s->kernel.cpus) || !cap_emit_cpu_add(&s->emit))
