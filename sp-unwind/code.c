@@ -16,8 +16,6 @@
 static unsigned indirect_call(const uint8_t *p, unsigned n)
 {
 	unsigned i = 0;
-	if (i < n && p[i] == 0x3e) /* notrack */
-		i++;
 	if (i < n && (p[i] & 0xf0) == 0x40) /* REX */
 		i++;
 	if (i + 2 > n || p[i] != 0xff || (p[i + 1] >> 3 & 7) != 2)
@@ -100,7 +98,8 @@ static const uint8_t dwarf_regs[N_REGS] = {0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11,
 struct value {
 	uint8_t depth; /* words that are read to have it: 0 … 2; UNKNOWN */
 	uint8_t reg;
-	int32_t off, far;
+	int16_t far;
+	int32_t off;
 };
 #define UNKNOWN 3
 
@@ -108,15 +107,16 @@ static const struct value unknown = {.depth = UNKNOWN};
 
 static struct value plus(struct value v, int32_t n)
 {
-	int32_t *to = v.depth == 0 ? &v.off : &v.far;
-	if (v.depth > 1 || __builtin_add_overflow(*to, n, to))
+	if (v.depth == 0 ? __builtin_add_overflow(v.off, n, &v.off)
+			 : v.depth > 1 || __builtin_add_overflow(v.far, n, &v.far))
 		return unknown;
 	return v;
 }
 
 static bool same(const struct value *a, const struct value *b)
 {
-	return a->depth == b->depth && a->reg == b->reg && a->off == b->off && a->far == b->far;
+	_Static_assert(sizeof *a == 8, "all bytes count");
+	return !memcmp(a, b, sizeof *a);
 }
 
 /* --- a way through the code --- */
@@ -195,20 +195,89 @@ static void set_rm(struct way *w, const struct uw_insn *i, struct value v)
 		store(w, address(w, i), v);
 }
 
-/* Arithmetic in 00 to 3f. */
-static void arithmetic(struct way *w, const struct uw_insn *i)
-{
-	if (i->op >= 0x38 || !(i->op & 1)) /* cmp; bytes, of which ah's number is rsp's */
-		return;
-	if ((i->op & 7) > 3)
-		set(w, RAX, unknown);
-	else if (i->op & 2)
-		set(w, i->reg, unknown);
-	else if (!i->is_mem)
-		set(w, i->rm, unknown);
-}
+/* What an instruction does. */
+enum effect {
+	NOTHING, /* that is of interest; bytes too, of which ah's number is rsp's */
+	REG,     /* reg is something else */
+	RM,
+	ACC,   /* rax */
+	OPREG, /* the register in the opcode */
+	STORE,
+	LOAD,
+	LEA,
+	ADD, /* 81 and 83 */
+	XCHG,
+	XCHG_ACC,
+	PUSH,
+	PUSH_ANY,
+	POP,
+	DROP,
+	LEAVE,
+	UNARY, /* f7 */
+	FF,    /* so, or a jump, or a call; what follows affects no value by itself */
+	JCC,
+	JUMP,
+	CALL,
+	RET,
+	HLT,
+	ZERO, /* 00: blanked out, or what lies behind all code; or bytes */
+	STOP, /* int3, enter, far returns, ud2 */
+};
 
-/* 81 and 83. */
+#define ARITHMETIC(op) [op + 1] = RM, [op + 3] = REG, [op + 5] = ACC
+static const uint8_t one_byte_effect[256] = {
+	ARITHMETIC(0x00),
+	ARITHMETIC(0x08),
+	ARITHMETIC(0x10),
+	ARITHMETIC(0x18),
+	ARITHMETIC(0x20),
+	ARITHMETIC(0x28),
+	ARITHMETIC(0x30),
+	[0x00] = ZERO,
+	[0x50 ... 0x57] = PUSH,
+	[0x58 ... 0x5f] = POP,
+	[0x63] = REG, /* movsxd */
+	[0x68] = PUSH_ANY,
+	[0x69] = REG, /* imul */
+	[0x6a] = PUSH_ANY,
+	[0x6b] = REG,
+	[0x70 ... 0x7f] = JCC,
+	[0x81] = ADD,
+	[0x83] = ADD,
+	[0x87] = XCHG,
+	[0x89] = STORE,
+	[0x8b] = LOAD,
+	[0x8d] = LEA,
+	[0x8f] = DROP,
+	[0x90 ... 0x97] = XCHG_ACC,
+	[0x9c] = PUSH_ANY, /* pushf */
+	[0x9d] = DROP,
+	[0xb8 ... 0xbf] = OPREG, /* mov */
+	[0xc1] = RM,             /* shifts */
+	[0xc2] = RET,
+	[0xc3] = RET,
+	[0xc7] = RM, /* mov */
+	[0xc8] = STOP,
+	[0xc9] = LEAVE,
+	[0xca ... 0xcc] = STOP,
+	[0xcf] = STOP,
+	[0xd1] = RM,
+	[0xd3] = RM,
+	[0xe0 ... 0xe3] = JCC, /* loop, jrcxz */
+	[0xe8] = CALL,
+	[0xe9] = JUMP,
+	[0xeb] = JUMP,
+	[0xf4] = HLT,
+	[0xf7] = UNARY,
+	[0xff] = FF,
+};
+
+/* Behind 0f: ud2; cmov, jumps, imul, movzx, bsf, bsr, movsx. */
+static const uint8_t two_byte_effect[256] = {
+	[0x0b] = STOP, [0x40 ... 0x4f] = REG, [0x80 ... 0x8f] = JCC,
+	[0xaf] = REG,  [0xb6 ... 0xb7] = REG, [0xbc ... 0xbf] = REG,
+};
+
 static void by_constant(struct way *w, const struct uw_insn *i)
 {
 	if (i->is_mem || i->ext == 7)
@@ -224,98 +293,61 @@ static void exchange(struct way *w, unsigned a, unsigned b)
 	set(w, b, v);
 }
 
-/* Pushes, pops, and what moves a whole register. False: another instruction. */
-static bool moves(struct way *w, const struct uw_insn *i)
+/* An instruction that does not jump. */
+static inline void affect(struct way *w, const struct uw_insn *i, uint8_t effect)
 {
-	switch (i->op) {
-	case 0x68:
-	case 0x6a:
-	case 0x9c: /* pushf */
-		push(w, unknown);
-		return true;
-	case 0x8f:
-	case 0x9d: /* popf */
-		(void)pop(w);
-		return true;
-	case 0x89:
-		set_rm(w, i, i->wide ? w->regs[i->reg] : unknown);
-		return true;
-	case 0x8b:
-		set(w, i->reg,
-		    !i->wide    ? unknown
-		    : i->is_mem ? load(w, address(w, i))
-				: w->regs[i->rm]);
-		return true;
-	case 0x8d:
-		set(w, i->reg, i->wide && i->is_mem ? address(w, i) : unknown);
-		return true;
-	case 0xc9: /* leave */
-		w->regs[RSP] = w->regs[RBP];
-		set(w, RBP, pop(w));
-		return true;
-	default:
-		break;
-	}
-	if ((i->op & 0xf8) == 0x50)
-		push(w, w->regs[i->o]);
-	else if ((i->op & 0xf8) == 0x58)
-		set(w, i->o, pop(w));
-	else if ((i->op & 0xf8) == 0x90)
-		exchange(w, RAX, i->o);
-	else
-		return false;
-	return true;
-}
-
-/* What an instruction of one byte's opcode that does not jump does to the values. */
-static void one_byte(struct way *w, const struct uw_insn *i)
-{
-	if (i->op < 0x40)
-		return arithmetic(w, i);
-	if (moves(w, i))
-		return;
-	switch (i->op) {
-	case 0x63: /* movsxd */
-	case 0x69: /* imul */
-	case 0x6b:
+	switch (effect) {
+	case REG:
 		return set(w, i->reg, unknown);
-	case 0x81:
-	case 0x83:
-		return by_constant(w, i);
-	case 0x87: /* xchg */
-		set_rm(w, i, unknown);
-		return set(w, i->reg, unknown);
-	case 0xc1: /* shifts */
-	case 0xc7: /* mov */
-	case 0xd1:
-	case 0xd3:
+	case RM:
 		if (!i->is_mem)
 			set(w, i->rm, unknown);
 		return;
-	case 0xf7:
+	case ACC:
+		return set(w, RAX, unknown);
+	case OPREG:
+		return set(w, i->o, unknown);
+	case STORE:
+		return set_rm(w, i, i->wide ? w->regs[i->reg] : unknown);
+	case LOAD:
+		return set(w, i->reg,
+			   !i->wide    ? unknown
+			   : i->is_mem ? load(w, address(w, i))
+				       : w->regs[i->rm]);
+	case LEA:
+		return set(w, i->reg, i->wide && i->is_mem ? address(w, i) : unknown);
+	case ADD:
+		return by_constant(w, i);
+	case XCHG:
+		set_rm(w, i, unknown);
+		return set(w, i->reg, unknown);
+	case XCHG_ACC:
+		return exchange(w, RAX, i->o);
+	case PUSH:
+		return push(w, w->regs[i->o]);
+	case PUSH_ANY:
+		return push(w, unknown);
+	case POP:
+		return set(w, i->o, pop(w));
+	case DROP:
+		(void)pop(w);
+		return;
+	case LEAVE:
+		w->regs[RSP] = w->regs[RBP];
+		return set(w, RBP, pop(w));
+	case UNARY: /* not and neg */
 		if (!i->is_mem && (i->ext == 2 || i->ext == 3))
 			set(w, i->rm, unknown);
 		return;
-	case 0xff:
+	case FF:
 		if (i->ext == 6)
 			push(w, unknown);
 		else if (i->ext < 2 && !i->is_mem)
 			set(w, i->rm, unknown);
 		return;
 	default:
-		if ((i->op & 0xf8) == 0xb8)
-			set(w, i->o, unknown);
 		return;
 	}
-}
-
-/* The same for 0f and another one. */
-static void two_bytes(struct way *w, const struct uw_insn *i)
-{
-	/* cmov, imul, movzx, movsx, bsf, bsr */
-	if ((i->op & 0xf0) == 0x40 || i->op == 0xaf || (i->op & 0xf6) == 0xb6 ||
-	    (i->op & 0xfe) == 0xbc)
-		set(w, i->reg, unknown);
 }
 
 /* --- the search --- */
@@ -412,47 +444,6 @@ static enum outcome jump_anywhere(struct search *s, const struct way *w, const s
 	return is_new(s, w->pc) ? GOES_ON : DEAD;
 }
 
-static enum outcome one_byte_step(struct search *s, struct way *w, const struct uw_insn *i,
-				  struct uw_rule *out)
-{
-	uint64_t target = w->pc + (uint64_t)(int64_t)i->imm;
-	switch (i->op) {
-	case 0xc2:
-	case 0xc3:
-		return found(w, out) ? FOUND : DEAD;
-	case 0xf4: /* hlt */
-		s->halts |= s->called;
-		return DEAD;
-	case 0x00: /* blanked out, or what lies behind all code */
-		if (i->is_mem && !i->reg && !i->rm && !i->disp)
-			return DEAD;
-		break;
-	case 0xcc: /* int3 */
-	case 0xc8: /* enter */
-	case 0xca:
-	case 0xcb:
-	case 0xcf:
-		return DEAD;
-	case 0xe8:
-		if (!i->imm)
-			push(w, unknown);
-		return GOES_ON;
-	case 0xe9:
-	case 0xeb:
-		return jump(s, w, target);
-	case 0xff:
-		if (i->ext == 4)
-			return jump_anywhere(s, w, i);
-		break;
-	default:
-		if ((i->op & 0xf0) == 0x70 || (i->op & 0xfc) == 0xe0)
-			part(s, w, target);
-		break;
-	}
-	one_byte(w, i);
-	return GOES_ON;
-}
-
 static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 {
 	struct uw_insn i;
@@ -460,23 +451,41 @@ static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 	if (at >= s->left || !uw_insn_decode(s->p + at, s->left - at, &i))
 		return DEAD;
 	w->pc += i.len;
-	switch ((enum uw_insn_map)i.map) {
-	case UW_MAP_ONE: {
-		enum outcome rc = one_byte_step(s, w, &i, out);
-		s->called = i.op == 0xe8 || (i.op == 0xff && i.ext == 2);
-		return rc;
+	if (i.map == UW_MAP_OTHERS)
+		return GOES_ON;
+	bool one = i.map == UW_MAP_ONE, called = s->called;
+	uint8_t effect = one ? one_byte_effect[i.op] : two_byte_effect[i.op];
+	if (one)
+		s->called = effect == CALL || (effect == FF && i.ext == 2);
+	if (effect < FF) {
+		affect(w, &i, effect);
+		return GOES_ON;
 	}
-	case UW_MAP_TWO:
-		if (i.op == 0x0b) /* ud2 */
-			return DEAD;
-		if ((i.op & 0xf0) == 0x80)
-			part(s, w, w->pc + (uint64_t)(int64_t)i.imm);
-		two_bytes(w, &i);
-		break;
-	case UW_MAP_OTHERS:
-		break;
+	switch (effect) {
+	case JCC:
+		part(s, w, w->pc + (uint64_t)(int64_t)i.imm);
+		return GOES_ON;
+	case JUMP:
+		return jump(s, w, w->pc + (uint64_t)(int64_t)i.imm);
+	case CALL:
+		if (!i.imm)
+			push(w, unknown);
+		return GOES_ON;
+	case RET:
+		return found(w, out) ? FOUND : DEAD;
+	case HLT:
+		s->halts |= called;
+		return DEAD;
+	case ZERO:
+		return i.is_mem && !i.reg && !i.rm && !i.disp ? DEAD : GOES_ON;
+	case FF:
+		if (i.ext == 4)
+			return jump_anywhere(s, w, &i);
+		affect(w, &i, effect);
+		return GOES_ON;
+	default:
+		return DEAD;
 	}
-	return GOES_ON;
 }
 
 struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
@@ -503,8 +512,8 @@ struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
 		w = s.others[--s.n_others];
 	}
 	/* Nothing returns, and a call that does not is held for one that might: so end the first
-	 * functions of processes, and those below a coroutine's (glibc 2.36's __start_context, Boost's
-	 * make_fcontext). */
+	 * functions of processes, and those below a coroutine's (glibc 2.36's __start_context,
+	 * Boost's make_fcontext). */
 	if (s.second.kind == UW_RULE_NONE && s.halts)
 		return (struct uw_rule){.kind = UW_RULE_END};
 	return s.second;

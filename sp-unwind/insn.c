@@ -4,102 +4,74 @@
 
 #include "base/le.h"
 
-/* The instruction under way, padded with zeros. */
+/* The instruction under way; behind its longest form 13 bytes more may be read. */
 struct insn_bytes {
-	uint8_t b[UW_INSN_MAX + 13];
+	const uint8_t *b;
 	unsigned at;
 	bool half, addr32; /* prefixes 66, 67 */
 	uint8_t rex;
 };
+#define READ_MAX (UW_INSN_MAX + 13)
 
-/* A bit for each opcode of a map. */
-static bool in_set(const uint32_t set[8], uint8_t op)
-{
-	return set[op >> 5] >> (op & 31) & 1;
-}
-
-static const uint32_t one_has_modrm[8] = {
-	0x0f0f0f0f,             /* 00-1f: arithmetic, its first four of eight */
-	0x0f0f0f0f,             /* 20-3f */
-	0x00000000, 0x00000a08, /* 63 movsxd, 69 and 6b imul */
-	0x0000ffff,             /* 80-8f */
-	0x00000000, 0xff0f00c3, /* c0 c1 c6 c7, d0-d3, d8-df */
-	0xc0c00000,             /* f6 f7 fe ff */
-};
-static const uint32_t one_is_bad[8] = {
-	0xc0c040c0,             /* 06 07 0e 16 17 1e 1f; 0f is an escape */
-	0x80808080,             /* 27 2f 37 3f; 26 2e 36 3e are prefixes */
-	0x00000000, 0x00000007, /* 60-62; 62 is EVEX */
-	0x04000004,             /* 82, 9a */
-	0x00000000, 0x00704000, /* ce, d4-d6 */
-	0x00000400,             /* ea */
-};
-static const uint32_t two_has_no_modrm[8] = {
-	0x00004be0,             /* 05-09 0b 0e */
-	0x00ff0000,             /* 30-37 */
-	0x00000000, 0x00800000, /* 77 emms */
-	0x0000ffff,             /* 80-8f: jumps */
-	0x00000707,             /* a0-a2, a8-aa */
-	0x0000ff00,             /* c8-cf */
-	0x00000000,
+/* What stands behind an opcode: how many bytes of an immediate operand, or one of these, and in
+ * front of it a ModRM. */
+enum {
+	W = 5, /* 2 or 4, by prefix 66 */
+	V,     /* so, but 8 with REX.W */
+	A,     /* an address: 4 or 8, by prefix 67 */
+	T,     /* of two of the eight by ModRM 1, of none of the others */
+	U,     /* so with W */
+	IMM = 15,
+	M = 16, /* ModRM */
+	M1 = M + 1,
+	MW = M + W,
+	MT = M + T,
+	MU = M + U,
+	X = 32, /* no instruction, or an escape */
+	P = 64, /* a prefix */
 };
 
-/* Bytes of an immediate operand. */
-static unsigned one_imm(const struct insn_bytes *i, uint8_t op, uint8_t ext)
-{
-	unsigned word = i->half ? 2 : 4;
-	if (op < 0x40)
-		return (op & 7) == 4 ? 1 : (op & 7) == 5 ? word : 0;
-	switch (op) {
-	case 0x68:
-	case 0x69:
-	case 0x81:
-	case 0xa9:
-	case 0xc7:
-		return word;
-	case 0x6a:
-	case 0x6b:
-	case 0x80:
-	case 0x83:
-	case 0xa8:
-	case 0xc0:
-	case 0xc1:
-	case 0xc6:
-	case 0xcd:
-	case 0xeb:
-		return 1;
-	case 0xc2:
-	case 0xca:
-		return 2;
-	case 0xc8:
-		return 3;
-	case 0xe8:
-	case 0xe9:
-		return 4;
-	case 0xf6:
-		return ext < 2 ? 1 : 0;
-	case 0xf7:
-		return ext < 2 ? word : 0;
-	default:
-		break;
-	}
-	if ((op & 0xf0) == 0x70 || (op & 0xf8) == 0xb0 || (op & 0xf8) == 0xe0)
-		return 1;
-	if ((op & 0xf8) == 0xb8)
-		return i->rex & 8 ? 8 : word;
-	return (op & 0xfc) == 0xa0 ? (i->addr32 ? 4 : 8) : 0;
-}
+static const uint8_t one_byte_form[256] = {
+	M,  M,  M, M,  1, W, X,  X,  M, M,  M, M,  1, W, X, X, /* 00: arithmetic; 0f is an escape */
+	M,  M,  M, M,  1, W, X,  X,  M, M,  M, M,  1, W, X, X, /* 10 */
+	M,  M,  M, M,  1, W, P,  X,  M, M,  M, M,  1, W, P, X, /* 20 */
+	M,  M,  M, M,  1, W, P,  X,  M, M,  M, M,  1, W, P, X, /* 30 */
+	0,  0,  0, 0,  0, 0, 0,  0,  0, 0,  0, 0,  0, 0, 0, 0, /* 40: REX */
+	0,  0,  0, 0,  0, 0, 0,  0,  0, 0,  0, 0,  0, 0, 0, 0, /* 50: push, pop */
+	X,  X,  X, M,  P, P, P,  P,  W, MW, 1, M1, 0, 0, 0, 0, /* 60: 62 is EVEX, 69 and 6b imul */
+	1,  1,  1, 1,  1, 1, 1,  1,  1, 1,  1, 1,  1, 1, 1, 1, /* 70: jumps */
+	M1, MW, X, M1, M, M, M,  M,  M, M,  M, M,  M, M, M, M, /* 80 */
+	0,  0,  0, 0,  0, 0, 0,  0,  0, 0,  X, 0,  0, 0, 0, 0, /* 90 */
+	A,  A,  A, A,  0, 0, 0,  0,  1, W,  0, 0,  0, 0, 0, 0, /* a0 */
+	1,  1,  1, 1,  1, 1, 1,  1,  V, V,  V, V,  V, V, V, V, /* b0: mov */
+	M1, M1, 2, 0,  0, 0, M1, MW, 3, 0,  2, 0,  0, 1, X, 0, /* c0: c4 and c5 are VEX */
+	M,  M,  M, M,  X, X, X,  0,  M, M,  M, M,  M, M, M, M, /* d0 */
+	1,  1,  1, 1,  1, 1, 1,  1,  4, 4,  X, 1,  0, 0, 0, 0, /* e0 */
+	P,  0,  P, P,  0, 0, MT, MU, 0, 0,  0, 0,  0, 0, M, M, /* f0 */
+};
 
-static unsigned two_imm(uint8_t op)
-{
-	if ((op & 0xf0) == 0x80)
-		return 4;
-	return (op & 0xfc) == 0x70 || op == 0xa4 || op == 0xac || op == 0xba || op == 0xc2 ||
-	       (op >= 0xc4 && op <= 0xc6);
-}
+/* Behind 0f. */
+static const uint8_t two_byte_form[256] = {
+	M,  M,  M,  M,  M,  0,  0,  0, 0, 0, M,  0, M,  M, 0, M, /* 00 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 10 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 20 */
+	0,  0,  0,  0,  0,  0,  0,  0, M, M, M,  M, M,  M, M, M, /* 30: 38 and 3a are escapes */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 40: cmov */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 50 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 60 */
+	M1, M1, M1, M1, M,  M,  M,  0, M, M, M,  M, M,  M, M, M, /* 70: 77 is emms */
+	4,  4,  4,  4,  4,  4,  4,  4, 4, 4, 4,  4, 4,  4, 4, 4, /* 80: jumps */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* 90 */
+	0,  0,  0,  M,  M1, M,  M,  M, 0, 0, 0,  M, M1, M, M, M, /* a0 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M1, M, M,  M, M, M, /* b0 */
+	M,  M,  M1, M,  M1, M1, M1, M, 0, 0, 0,  0, 0,  0, 0, 0, /* c0 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* d0 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* e0 */
+	M,  M,  M,  M,  M,  M,  M,  M, M, M, M,  M, M,  M, M, M, /* f0 */
+};
 
 /* ModRM, SIB and displacement. */
-static void modrm(struct insn_bytes *i, struct uw_insn *out)
+static inline void modrm(struct insn_bytes *i, struct uw_insn *out)
 {
 	uint8_t byte = i->b[i->at++], mod = byte >> 6, rm = byte & 7;
 	out->has_modrm = true;
@@ -141,42 +113,51 @@ static bool vector(struct insn_bytes *i, struct uw_insn *out)
 		return false;
 	if (map != 1 || op != 0x77 || first == 0x62)
 		modrm(i, out);
-	i->at += map == 3 || (map == 1 && two_imm(op) == 1);
+	i->at += map == 3 || (map == 1 && (two_byte_form[op] & IMM) == 1);
 	return true;
 }
 
-static void prefixes(struct insn_bytes *i, struct uw_insn *out)
+static inline void prefixes(struct insn_bytes *i, struct uw_insn *out)
 {
 	for (; i->at < UW_INSN_MAX; i->at++) {
-		switch (i->b[i->at]) {
-		case 0x66:
-			i->half = true;
-			break;
-		case 0x67:
-			i->addr32 = true;
-			break;
-		case 0x3e:
-			out->notrack = true;
-			break;
-		case 0x26:
-		case 0x2e:
-		case 0x36:
-		case 0x64:
-		case 0x65:
-		case 0xf0:
-		case 0xf2:
-		case 0xf3:
-			break;
-		default:
-			if ((i->b[i->at] & 0xf0) == 0x40)
+		uint8_t byte = i->b[i->at];
+		if (!(one_byte_form[byte] & P)) {
+			if ((byte & 0xf0) == 0x40)
 				i->rex = i->b[i->at++];
 			return;
 		}
+		i->half |= byte == 0x66;
+		i->addr32 |= byte == 0x67;
+		out->notrack |= byte == 0x3e;
 	}
 }
 
-static void immediate(struct insn_bytes *i, struct uw_insn *out, unsigned n)
+/* Bytes of an immediate operand. */
+static inline unsigned imm_bytes(const struct insn_bytes *i, uint8_t form, uint8_t ext)
 {
+	unsigned n = form & IMM, word = i->half ? 2 : 4;
+	if (n < W)
+		return n;
+	switch (n) {
+	case V:
+		return i->rex & 8 ? 8 : word;
+	case A:
+		return i->addr32 ? 4 : 8;
+	case T:
+		return ext < 2 ? 1 : 0;
+	case U:
+		return ext < 2 ? word : 0;
+	default:
+		return word;
+	}
+}
+
+/* ModRM and immediate. */
+static inline void operands(struct insn_bytes *i, struct uw_insn *out, uint8_t form)
+{
+	if (form & M)
+		modrm(i, out);
+	unsigned n = imm_bytes(i, form, out->ext);
 	if (n == 1)
 		out->imm = (int8_t)i->b[i->at];
 	else if (n == 2 || n == 3)
@@ -186,7 +167,7 @@ static void immediate(struct insn_bytes *i, struct uw_insn *out, unsigned n)
 	i->at += n;
 }
 
-static bool opcode(struct insn_bytes *i, struct uw_insn *out)
+static inline bool opcode(struct insn_bytes *i, struct uw_insn *out)
 {
 	uint8_t op = i->b[i->at];
 	if (op == 0xc4 || op == 0xc5 || op == 0x62)
@@ -195,13 +176,9 @@ static bool opcode(struct insn_bytes *i, struct uw_insn *out)
 	out->wide = i->rex & 8;
 	out->op = op;
 	if (op != 0x0f) {
-		if (in_set(one_is_bad, op))
-			return false;
 		out->o = (uint8_t)((op & 7) | (i->rex & 1) << 3);
-		if (in_set(one_has_modrm, op))
-			modrm(i, out);
-		immediate(i, out, one_imm(i, op, out->ext));
-		return true;
+		operands(i, out, one_byte_form[op]);
+		return !(one_byte_form[op] & X);
 	}
 	op = out->op = i->b[i->at++];
 	out->map = UW_MAP_TWO;
@@ -212,19 +189,19 @@ static bool opcode(struct insn_bytes *i, struct uw_insn *out)
 		i->at += op != 0x38;
 		return true;
 	}
-	if (!in_set(two_has_no_modrm, op))
-		modrm(i, out);
-	immediate(i, out, two_imm(op));
+	operands(i, out, two_byte_form[op]);
 	return true;
 }
 
 bool uw_insn_decode(const uint8_t *p, size_t n, struct uw_insn *out)
 {
-	struct insn_bytes i = {0};
-	if (n >= UW_INSN_MAX) /* all but always: no call */
-		memcpy(i.b, p, UW_INSN_MAX);
-	else
-		memcpy(i.b, p, n);
+	uint8_t padded[READ_MAX];
+	struct insn_bytes i = {.b = p};
+	if (n < READ_MAX) {
+		memset(padded, 0, sizeof padded);
+		memcpy(padded, p, n);
+		i.b = padded;
+	}
 	*out = (struct uw_insn){0};
 	prefixes(&i, out);
 	if (!opcode(&i, out) || i.at > UW_INSN_MAX || i.at > n)
