@@ -20,10 +20,23 @@ struct file_entry {
 	bool said, is_python;
 };
 
-/* What a map of a view was made of. */
+/* What a map of a part was made of. */
 struct side {
 	uint64_t foff;
-	struct un_image *image; /* held by the view, or NULL */
+	struct un_image *image; /* held by the part, or NULL */
+};
+
+/* The engine's maps for a chunk of mappings, attached to it, and shared by the views of all spaces
+ * that have the chunk. */
+struct part {
+	_Atomic uint32_t refs;
+	uint32_t n, n_images;
+	uint64_t embed_generation;
+	bool has_python;
+	bool again;               /* a file is looked for once more */
+	struct un_image **images; /* held, each once; this and sides lie behind maps */
+	struct side *sides;
+	struct uw_map maps[];
 };
 
 /* The engine's view of a space, attached to it. */
@@ -32,13 +45,11 @@ struct view {
 	_Atomic uint32_t refs;
 	struct view *older; /* held: of the same space, from before a file was embedded */
 	uint64_t embed_generation;
-	struct un_image **images; /* held, each once; this and sides lie behind maps */
-	struct side *sides;
-	uint32_t n_images;
-	struct uw_map maps[];
+	struct part **held; /* lies behind maps */
+	struct uw_maps maps[];
 };
 
-/* The last view of a process: the next one differs in a few maps. */
+/* The last view of a process: in a chunk that changed the next one differs in a few maps. */
 #define N_BASES 64u
 struct basis {
 	int32_t pid;
@@ -54,7 +65,7 @@ struct un_modules {
 	size_t n_files, cap_files;
 	struct un_embedded embedded;
 	uint32_t n_open;
-	uint64_t clock, builds, embed_generation;
+	uint64_t clock, builds, n_views, embed_generation;
 	unsigned n_by_path;
 	struct basis bases[N_BASES]; /* by pid */
 };
@@ -70,12 +81,22 @@ struct un_modules *un_modules_new(struct sp_procs *procs, const struct un_module
 	return m;
 }
 
+static void release_part(void *attached)
+{
+	struct part *p = attached;
+	if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (uint32_t i = 0; i < p->n_images; i++)
+		atomic_fetch_sub_explicit(&p->images[i]->refs, 1, memory_order_release);
+	free(p);
+}
+
 static void release_view(struct view *v)
 {
 	if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	for (uint32_t i = 0; i < v->n_images; i++)
-		atomic_fetch_sub_explicit(&v->images[i]->refs, 1, memory_order_release);
+	for (uint32_t i = 0; i < v->space.n; i++)
+		release_part(v->held[i]);
 	free(v);
 }
 
@@ -312,21 +333,33 @@ static bool meet_files(struct un_modules *m)
 	return true;
 }
 
-static struct view *new_view(uint32_t n)
+static struct part *new_part(uint32_t n)
 {
 	size_t each = sizeof(struct uw_map) + sizeof(struct side) + sizeof(struct un_image *);
-	struct view *v = malloc(sizeof *v + n * each);
+	struct part *p = malloc(sizeof *p + n * each);
+	if (!p)
+		return NULL;
+	memset(p, 0, sizeof *p);
+	atomic_init(&p->refs, 1);
+	p->sides = (struct side *)(p->maps + n);
+	p->images = (struct un_image **)(p->sides + n);
+	p->n = n;
+	return p;
+}
+
+static struct view *new_view(size_t n)
+{
+	struct view *v = malloc(sizeof *v + n * (sizeof *v->maps + sizeof *v->held));
 	if (!v)
 		return NULL;
 	memset(v, 0, sizeof *v);
 	atomic_init(&v->refs, 1);
-	v->sides = (struct side *)(v->maps + n);
-	v->images = (struct un_image **)(v->sides + n);
-	v->space = (struct uw_space){.maps = v->maps, .n = n};
+	v->held = (struct part **)(v->maps + n);
+	v->space.parts = v->maps;
 	return v;
 }
 
-/* One map of a view. */
+/* One map of a part. */
 static void set_map(struct un_modules *m, const struct sp_mapping *map, int32_t pid,
 		    uint64_t time_ns, struct uw_map *out, struct side *side)
 {
@@ -343,47 +376,108 @@ static void set_map(struct un_modules *m, const struct sp_mapping *map, int32_t 
 		out->flags = UW_MAP_NOFILE;
 }
 
-static void hold_image(struct un_modules *m, struct view *v, struct un_image *i)
+static void hold_image(struct un_modules *m, struct part *p, struct un_image *i)
 {
 	if (!i || i->build == m->builds)
 		return;
 	i->build = m->builds;
 	i->used = ++m->clock;
 	atomic_fetch_add_explicit(&i->refs, 1, memory_order_relaxed);
-	v->images[v->n_images++] = i;
+	p->images[p->n_images++] = i;
+}
+
+/* A place in an older view, which goes forward. */
+struct older {
+	const struct view *view; /* or NULL */
+	uint32_t part, at;
+};
+
+/* What the older view has of a mapping; false: nothing that stays true. */
+static bool known(struct older *o, const struct sp_mapping *map, struct uw_map *out,
+		  struct side *side)
+{
+	const struct part *p = NULL;
+	while (o->view && o->part < o->view->space.n) {
+		p = o->view->held[o->part];
+		if (p->maps[p->n - 1].start >= map->start)
+			break;
+		o->part++;
+		o->at = 0;
+		p = NULL;
+	}
+	if (!p)
+		return false;
+	while (p->maps[o->at].start < map->start)
+		o->at++;
+	const struct uw_map *old = &p->maps[o->at];
+	if (old->start != map->start || old->end != map->end || old->tag != map->file ||
+	    p->sides[o->at].foff != map->foff || old->flags & UW_MAP_NOFILE)
+		return false;
+	*out = *old;
+	*side = p->sides[o->at];
+	return true;
+}
+
+static struct part *build_part(struct un_modules *m, const struct sp_chunk *c, struct older *old,
+			       int32_t pid, uint64_t time_ns)
+{
+	struct part *p = new_part(c->n);
+	if (!p)
+		return NULL;
+	p->embed_generation = m->embed_generation;
+	m->builds++;
+	for (uint32_t k = 0; k < c->n; k++) {
+		const struct sp_mapping *map = &c->maps[k];
+		const struct file_entry *f = &m->files[map->file];
+		if (!known(old, map, &p->maps[k], &p->sides[k]))
+			set_map(m, map, pid, time_ns, &p->maps[k], &p->sides[k]);
+		p->again |= p->maps[k].flags & UW_MAP_NOFILE && f->state != FILE_NONE;
+		p->has_python |= f->is_python;
+		hold_image(m, p, p->sides[k].image);
+	}
+	return p;
+}
+
+/* The part of a chunk, with a reference for the caller; NULL when memory ends. */
+static struct part *part_of(struct un_modules *m, struct sp_chunk *c, struct older *old,
+			    int32_t pid, uint64_t time_ns)
+{
+	struct part *p = c->attached;
+	if (!p || p->embed_generation != m->embed_generation || p->again) {
+		p = build_part(m, c, old, pid, time_ns);
+		if (!p)
+			return NULL;
+		release_part(c->attached); /* views of before may still hold it */
+		c->attached = p;
+		c->drop = release_part;
+	}
+	atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	return p;
 }
 
 /* A view of s; what it has in common with an older one of the process is taken from there. */
 static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid, uint64_t time_ns)
 {
-	struct view *v = meet_files(m) ? new_view(s->n) : NULL;
+	struct view *v = meet_files(m) ? new_view(s->n_chunks) : NULL;
 	if (!v)
 		return NULL;
 	const struct basis *basis = &m->bases[(uint32_t)pid % N_BASES];
-	const struct view *old = basis->pid == pid ? basis->view : NULL;
-	if (old && old->embed_generation != m->embed_generation)
-		old = NULL;
-	uint32_t n_old = old ? old->space.n : 0, j = 0;
+	struct older old = {.view = basis->pid == pid ? basis->view : NULL};
+	if (old.view && old.view->embed_generation != m->embed_generation)
+		old.view = NULL;
 	v->embed_generation = m->embed_generation;
-	v->space.id = ++m->builds;
-	struct sp_space_at at = {0};
-	for (uint32_t k = 0; k < s->n; k++) {
-		const struct sp_mapping *map = sp_space_next(s, &at);
-		while (j < n_old && old->maps[j].start < map->start)
-			j++;
-		bool same = j < n_old && old->maps[j].start == map->start &&
-			    old->maps[j].end == map->end && old->maps[j].tag == map->file &&
-			    old->sides[j].foff == map->foff &&
-			    !(old->maps[j].flags & UW_MAP_NOFILE);
-		if (same) {
-			v->maps[k] = old->maps[j];
-			v->sides[k] = old->sides[j];
-		} else {
-			set_map(m, map, pid, time_ns, &v->maps[k], &v->sides[k]);
+	for (size_t i = 0; i < s->n_chunks; i++) {
+		struct part *p = part_of(m, s->chunks[i], &old, pid, time_ns);
+		if (!p) {
+			release_view(v);
+			return NULL;
 		}
-		v->space.has_python |= m->files[map->file].is_python;
-		hold_image(m, v, v->sides[k].image);
+		v->held[i] = p;
+		v->maps[i] = (struct uw_maps){p->maps, p->n};
+		v->space.n++;
+		v->space.has_python |= p->has_python;
 	}
+	v->space.id = ++m->n_views;
 	return v;
 }
 
@@ -409,7 +503,8 @@ const struct uw_space *un_modules_space(struct un_modules *m, struct sp_space *s
 uint16_t un_modules_machine(const struct uw_space *space)
 {
 	for (uint32_t i = 0; i < space->n; i++)
-		if (space->maps[i].module)
-			return uw_module_elf(space->maps[i].module)->machine;
+		for (uint32_t k = 0; k < space->parts[i].n; k++)
+			if (space->parts[i].v[k].module)
+				return uw_module_elf(space->parts[i].v[k].module)->machine;
 	return EM_NONE;
 }

@@ -61,18 +61,29 @@ const struct sp_counters *uw_walker_counters(const struct uw_walker *w)
 
 const struct uw_map *uw_map_search(struct uw_walker *w, const struct uw_space *sp, uint64_t addr)
 {
-	uint32_t low = 0, high = sp->n;
+	uint32_t part = 0, low = 0, high = sp->n;
+	while (part < high) { /* how many begin at addr or below */
+		uint32_t mid = part + (high - part) / 2;
+		if (sp->parts[mid].v->start <= addr)
+			part = mid + 1;
+		else
+			high = mid;
+	}
+	if (!part--)
+		return NULL;
+	const struct uw_map *maps = sp->parts[part].v;
+	high = sp->parts[part].n;
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
-		if (sp->maps[mid].start <= addr)
+		if (maps[mid].start <= addr)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	if (!low || addr >= sp->maps[low - 1].end)
+	if (addr >= maps[low - 1].end)
 		return NULL;
-	w->hints[addr >> 12 & (UW_HINTS - 1)] = low - 1;
-	return &sp->maps[low - 1];
+	w->hints[addr >> 12 & (UW_HINTS - 1)] = (struct uw_hint){part, low - 1};
+	return &maps[low - 1];
 }
 
 /* The key of the piece of code around an address that lies in a page from first to last. */
@@ -408,8 +419,9 @@ static uint64_t signature_mask(const struct uw_walk *k)
 {
 	const struct uw_space *sp = k->s->space;
 	uint64_t high = k->sp | UINT64_C(1) << 38;
-	if (sp->n && sp->maps[sp->n - 1].end >> 55 == 0)
-		high |= sp->maps[sp->n - 1].end - 1;
+	const struct uw_maps *last = sp->n ? &sp->parts[sp->n - 1] : NULL;
+	if (last && last->v[last->n - 1].end >> 55 == 0)
+		high |= last->v[last->n - 1].end - 1;
 	unsigned bits = 64 - (unsigned)__builtin_clzll(high);
 	return (UINT64_C(1) << (bits > 52 ? 48 : bits)) - 1;
 }

@@ -43,9 +43,15 @@ struct uw_map {
 	uint32_t tag; /* the pipeline's own, e.g. to count stops per file */
 };
 
+/* Neighbouring maps, which spaces may share. */
+struct uw_maps {
+	const struct uw_map *v; /* sorted by start, disjoint */
+	uint32_t n;             /* at least 1 */
+};
+
 struct uw_space {
-	const struct uw_map *maps; /* sorted by start, disjoint */
-	uint32_t n;
+	const struct uw_maps *parts; /* in order of address */
+	uint32_t n;                  /* of parts */
 	uint64_t id;     /* of these maps, never used again; 0: walks in it share nothing */
 	bool has_python; /* a python or libpython is mapped: its perf trampolines may be */
 };

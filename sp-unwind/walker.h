@@ -54,7 +54,9 @@ struct uw_walker {
 	struct sp_counters counters;
 	/* Where in its space's maps an address was found last, by bits of the address. A guess
 	 * that is checked: spaces come and go. */
-	uint32_t hints[UW_HINTS];
+	struct uw_hint {
+		uint32_t part, at;
+	} hints[UW_HINTS];
 	struct uw_memo memos[UW_MEMO_THREADS];
 	/* The frames of the walk under way, as far as they may be kept. */
 	struct uw_memo_frame fresh[UW_MAX_FRAMES + 1];
@@ -167,10 +169,12 @@ const struct uw_map *uw_map_search(struct uw_walker *w, const struct uw_space *s
 static inline const struct uw_map *uw_map_find(struct uw_walker *w, const struct uw_space *sp,
 					       uint64_t addr)
 {
-	uint32_t i = w->hints[addr >> 12 & (UW_HINTS - 1)];
-	if (__builtin_expect(
-		    i < sp->n && addr - sp->maps[i].start < sp->maps[i].end - sp->maps[i].start, 1))
-		return &sp->maps[i];
+	const struct uw_hint *h = &w->hints[addr >> 12 & (UW_HINTS - 1)];
+	if (__builtin_expect(h->part < sp->n && h->at < sp->parts[h->part].n, 1)) {
+		const struct uw_map *map = &sp->parts[h->part].v[h->at];
+		if (__builtin_expect(addr - map->start < map->end - map->start, 1))
+			return map;
+	}
 	return uw_map_search(w, sp, addr);
 }
 

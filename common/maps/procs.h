@@ -46,6 +46,10 @@ struct sp_mapping {
 struct sp_chunk {
 	_Atomic uint32_t refs;
 	uint32_t n; /* at least 1 */
+	/* What a user derived from these mappings and wants to keep with them; freed with drop()
+	 * when the last space that has them goes. Set by the thread that applies records. */
+	void *attached;
+	void (*drop)(void *attached);
 	struct sp_mapping maps[];
 };
 

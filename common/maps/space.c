@@ -29,8 +29,11 @@ static void drop_attached(struct sp_space *s)
 
 static void release_chunk(struct sp_chunk *c)
 {
-	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) == 1)
-		free(c);
+	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (c->attached)
+		c->drop(c->attached);
+	free(c);
 }
 
 void sp_space_release(struct sp_space *s)
@@ -144,8 +147,7 @@ static uint32_t make_chunks(const struct change *c, bool at_end, struct sp_chunk
 				free(out[i]);
 			return 0;
 		}
-		atomic_init(&out[i]->refs, 1);
-		out[i]->n = n;
+		*out[i] = (struct sp_chunk){.refs = 1, .n = n};
 		memcpy(out[i]->maps, c->maps + from, n * sizeof *c->maps);
 		from += n;
 	}

@@ -204,8 +204,10 @@ struct place {
 static const struct uw_map *find(const struct uw_space *s, uint64_t addr)
 {
 	for (uint32_t i = 0; i < s->n; i++)
-		if (addr >= s->maps[i].start && addr < s->maps[i].end)
-			return &s->maps[i];
+		for (uint32_t k = 0; k < s->parts[i].n; k++)
+			if (addr - s->parts[i].v[k].start <
+			    s->parts[i].v[k].end - s->parts[i].v[k].start)
+				return &s->parts[i].v[k];
 	return NULL;
 }
 
@@ -313,30 +315,41 @@ static void put_section(FILE *f, const struct sp_elf *e, const char *name)
 	put(f, s ? s->foff : 0);
 }
 
+static const char *path_of(const struct uw_map *m)
+{
+	return m->module ? uw_module_elf(m->module)->path : NULL;
+}
+
+static void put_map(FILE *f, const struct uw_map *m)
+{
+	const char *path = path_of(m);
+	if (!path)
+		return;
+	const struct sp_elf *e = uw_module_elf(m->module);
+	uw_module_ready(m->module);
+	put(f, m->start);
+	put(f, m->end);
+	put(f, m->bias);
+	put(f, strlen(path));
+	fputs(path, f);
+	put_section(f, e, ".text");
+	put_section(f, e, ".eh_frame");
+	put_section(f, e, ".eh_frame_hdr");
+}
+
 /* 0, number of maps; each start, end, bias, length of path, path, and of .text, .eh_frame and
  * .eh_frame_hdr address, size, offset in the file. */
 static void put_space(FILE *f, const struct uw_space *s)
 {
 	uint64_t n = 0;
 	for (uint32_t i = 0; i < s->n; i++)
-		n += s->maps[i].module && uw_module_elf(s->maps[i].module)->path;
+		for (uint32_t k = 0; k < s->parts[i].n; k++)
+			n += path_of(&s->parts[i].v[k]) != NULL;
 	put(f, 0);
 	put(f, n);
-	for (uint32_t i = 0; i < s->n; i++) {
-		const struct uw_map *m = &s->maps[i];
-		const struct sp_elf *e = m->module ? uw_module_elf(m->module) : NULL;
-		if (!e || !e->path)
-			continue;
-		uw_module_ready(m->module);
-		put(f, m->start);
-		put(f, m->end);
-		put(f, m->bias);
-		put(f, strlen(e->path));
-		fputs(e->path, f);
-		put_section(f, e, ".text");
-		put_section(f, e, ".eh_frame");
-		put_section(f, e, ".eh_frame_hdr");
-	}
+	for (uint32_t i = 0; i < s->n; i++)
+		for (uint32_t k = 0; k < s->parts[i].n; k++)
+			put_map(f, &s->parts[i].v[k]);
 }
 
 static uint64_t reg(const struct uw_sample *s, unsigned perf)

@@ -31,7 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	struct uw_map map = {
 		.start = 0x400000, .end = 0x400000 + size, .bias = 0x400000, .module = module};
-	struct uw_space space = {.maps = &map, .n = 1, .id = 1};
+	const struct uw_maps part = {&map, 1};
+	struct uw_space space = {.parts = &part, .n = 1, .id = 1};
 	struct uw_sample sample = {
 		.machine = elf->machine,
 		/* ax, bx, cx, dx, si, di, bp, sp, ip */

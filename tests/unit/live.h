@@ -25,6 +25,7 @@ struct live {
 	} files[LIVE_FILES];
 	size_t n_files;
 	struct uw_map maps[LIVE_MAPS];
+	struct uw_maps part;
 	struct uw_space space;
 	uint64_t regs[24];
 	uint8_t stack[LIVE_STACK];
@@ -79,16 +80,17 @@ static inline void live_maps(struct live *l)
 	char name[64], line[700], path[400];
 	snprintf(name, sizeof name, "/proc/%d/maps", (int)l->pid);
 	FILE *f = fopen(name, "re");
-	l->space = (struct uw_space){.maps = l->maps};
+	l->part = (struct uw_maps){.v = l->maps};
+	l->space = (struct uw_space){.parts = &l->part};
 	while (f && fgets(line, sizeof line, f)) {
 		unsigned long start, end, off;
 		char prot[8];
 		path[0] = 0;
 		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %399[^\n]", &start, &end, prot, &off,
 			   path) < 4 ||
-		    !strchr(prot, 'x') || l->space.n == LIVE_MAPS)
+		    !strchr(prot, 'x') || l->part.n == LIVE_MAPS)
 			continue;
-		struct uw_map *m = &l->maps[l->space.n++];
+		struct uw_map *m = &l->maps[l->part.n++];
 		*m = (struct uw_map){.start = start, .end = end, .flags = UW_MAP_ANON};
 		l->space.has_python |= strstr(path, "python") != NULL;
 		if (path[0] != '/' && strcmp(path, "[vdso]") != 0)
@@ -99,6 +101,7 @@ static inline void live_maps(struct live *l)
 		    sp_elf_bias(uw_module_elf(file->module), start, end - start, off, &m->bias))
 			m->module = file->module;
 	}
+	l->space.n = l->part.n > 0;
 	if (f)
 		fclose(f);
 }
@@ -138,7 +141,7 @@ static inline void live_deinit(struct live *l)
 static inline const char *live_where(const struct live *l, uint64_t addr, char out[200])
 {
 	snprintf(out, 200, "%#llx", (unsigned long long)addr);
-	for (uint32_t i = 0; i < l->space.n; i++) {
+	for (uint32_t i = 0; i < l->part.n; i++) {
 		const struct uw_map *m = &l->maps[i];
 		if (addr < m->start || addr >= m->end)
 			continue;

@@ -28,6 +28,7 @@ static struct uw_walker *walker, *plain;
 static struct uw_stack out, want;
 static uint64_t stack[WORDS], regs[24];
 static struct uw_map maps[2];
+static const struct uw_maps part = {maps, 1};
 static struct uw_space space;
 
 #define MAPPED(svma) (BIAS + (uint64_t)(svma))
@@ -213,7 +214,7 @@ int main(void)
 	if (!tap_ok(module && walker && plain, "a module and walkers"))
 		return tap_done();
 	maps[0] = (struct uw_map){MAPPED(0), MAPPED(IMAGE_SIZE), BIAS, module, 0, 7};
-	space = (struct uw_space){.maps = maps, .n = 1, .id = 9};
+	space = (struct uw_space){.parts = &part, .n = 1, .id = 9};
 	test_what_is_taken();
 	test_random();
 	uw_walker_free(walker);

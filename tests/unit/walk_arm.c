@@ -57,10 +57,10 @@ static void test_arm(void)
 	EXPECT("a pc that is signed", UW_END, A_LEAF, SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
 	r[32] = MAPPED(A_LEAF);
 	maps[1] = (struct uw_map){UINT64_C(1) << 53, (UINT64_C(1) << 53) + 4096, 0, NULL, 0, 9};
-	space.n = 2;
+	part.n = 2;
 	EXPECT("addresses of 53 bits are none: signatures begin at the usual place", UW_END, A_LEAF,
 	       SITE(A_FRAME), SITE(A_SIGNED), SITE(A_ROOT));
-	space.n = 1;
+	part.n = 1;
 	stack[1] = MAPPED(A_LEAF + 0x20);
 	EXPECT("a link register that was overwritten is no return address", UW_LOOP, A_LEAF,
 	       SITE(A_FRAME), SITE(A_LEAF));

@@ -217,7 +217,7 @@ static void with_jit(uint64_t svma)
 {
 	at(svma);
 	maps[1] = (struct uw_map){MAPPED(0x10000), MAPPED(0x20000), 0, NULL, UW_MAP_ANON, 9};
-	space.n = 2;
+	part.n = 2;
 }
 
 static void test_jit(void)

@@ -38,7 +38,8 @@ static struct uw_stack out;
 static uint64_t stack[WORDS];
 static uint64_t regs[24];
 static struct uw_map maps[2]; /* the image; a test's own */
-static struct uw_space space = {.maps = maps, .n = 1};
+static struct uw_maps part = {maps, 1};
+static struct uw_space space = {.parts = &part, .n = 1};
 static struct uw_sample sample;
 
 #define MAPPED(svma) (BIAS + (uint64_t)(svma))
@@ -90,7 +91,8 @@ static inline void at(uint64_t svma)
 	memset(stack, 0, sizeof stack);
 	memset(regs, 0, sizeof regs);
 	maps[0] = (struct uw_map){MAPPED(0), MAPPED(IMAGE_SIZE), BIAS, module, 0, 7};
-	space = (struct uw_space){.maps = maps, .n = 1};
+	part.n = 1;
+	space = (struct uw_space){.parts = &part, .n = 1};
 	regs[SPI] = SP;
 	regs[IP] = MAPPED(svma);
 	sample = (struct uw_sample){
