@@ -3,7 +3,8 @@
  * sp-unwind finds in the registers and the stack bytes must be the shadow's.
  *
  * With arguments it steps that command instead: walk_oracle STEPS [--trap] COMMAND [ARG…]
- * (--trap: from the first `int3` on that it executes, some calls deep)
+ * (--trap: from the first `int3` on that it executes, some calls deep); or a thread that runs:
+ * walk_oracle STEPS --attach TID, whose process is ended.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
  * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/insn.c
@@ -153,7 +154,7 @@ static bool rewritten(const struct uw_sample *s, uint64_t sp, struct shadow *f)
 
 static void compare(const struct user_regs_struct *r)
 {
-	if (o.stale) {
+	if (o.stale || o.steps % 4096 == 0) { /* other threads map too */
 		live_maps(&o.live);
 		o.stale = false;
 	}
@@ -205,6 +206,13 @@ static void account(const struct user_regs_struct *before, const uint8_t *code,
 	if (code[i] != 0xc3 && code[i] != 0xc2 && !jump)
 		return;
 	size_t depth = o.depth;
+	/* A return to where the last call came from is one frame, wherever sp is: libffi's call of a
+	 * function moves its own return address above the arguments. */
+	if (!jump && depth && !o.shadow[depth - 1].interrupted &&
+	    o.shadow[depth - 1].pc == after->rip) {
+		o.depth--;
+		return;
+	}
 	pop_below(after->rsp);
 	/* siglongjmp out of a handler: sp is above what the signal interrupted. */
 	while (jump && o.depth && o.shadow[o.depth - 1].interrupted &&
@@ -230,7 +238,7 @@ static int step_all(pid_t pid, uint64_t max_steps)
 		uint8_t code[16] = {0};
 		(void)live_read(pid, before.rip, code, sizeof code);
 		if (ptrace(PTRACE_SINGLESTEP, pid, 0, (void *)(intptr_t)sig) < 0 ||
-		    waitpid(pid, &status, 0) < 0)
+		    waitpid(pid, &status, __WALL) < 0)
 			return -1;
 		if (WIFEXITED(status) || WIFSIGNALED(status))
 			return status;
@@ -256,23 +264,15 @@ static int step_all(pid_t pid, uint64_t max_steps)
 		before = after;
 	}
 	kill(pid, SIGKILL);
-	waitpid(pid, &status, 0);
+	waitpid(pid, &status, __WALL);
 	return 0;
 }
 
-/* Lets the child run to its `int3`, and takes the shadow of that moment from the walk itself. The
- * slots are the words above each other that hold the return addresses. */
-static bool run_to_trap(pid_t pid)
+/* Takes the shadow of this moment from the walk itself. The slots are the words above each other
+ * that hold the return addresses. */
+static bool take_shadow(pid_t pid)
 {
 	struct user_regs_struct r;
-	int status;
-	int sig = 0;
-	do { /* other signals are the program's own */
-		ptrace(PTRACE_CONT, pid, 0, (void *)(intptr_t)sig);
-		if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
-			return false;
-		sig = WSTOPSIG(status);
-	} while (sig != SIGTRAP);
 	ptrace(PTRACE_GETREGS, pid, 0, &r);
 	o.live.pid = pid;
 	live_maps(&o.live);
@@ -293,6 +293,36 @@ static bool run_to_trap(pid_t pid)
 	}
 	o.depth = o.stack.n - 1;
 	return o.depth >= 3 && o.stack.stop == UW_END;
+}
+
+/* Lets the child run to its `int3`. */
+static bool run_to_trap(pid_t pid)
+{
+	int status;
+	int sig = 0;
+	do { /* other signals are the program's own */
+		ptrace(PTRACE_CONT, pid, 0, (void *)(intptr_t)sig);
+		if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
+			return false;
+		sig = WSTOPSIG(status);
+	} while (sig != SIGTRAP);
+	return take_shadow(pid);
+}
+
+/* What came of it. The share of instruction boundaries that were right, in parts of 100,000. */
+static double report(const char *of)
+{
+	printf("# %s: %llu instructions, %llu differ (%llu say that they are whole), %llu in a longjmp, "
+	       "%llu return addresses written anew\n",
+	       of, (unsigned long long)o.steps, (unsigned long long)o.wrong,
+	       (unsigned long long)o.unmarked, (unsigned long long)o.explained,
+	       (unsigned long long)o.rewritten);
+	for (size_t i = 0; i < o.n_diffs; i++)
+		if (o.diffs[i].n)
+			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n, o.diffs[i].text);
+	live_deinit(&o.live);
+	uw_walker_free(o.walker);
+	return o.steps ? 100000.0 * (double)(o.steps - o.wrong) / (double)o.steps : 0;
 }
 
 /* Runs a command under the oracle, from its first instruction, or from its `int3`. The share of
@@ -321,17 +351,24 @@ static double run(char **argv, bool to_trap, uint64_t max_steps, int *status)
 		return 0;
 	}
 	*status = step_all(pid, max_steps);
-	printf("# %s: %llu instructions, %llu differ (%llu say that they are whole), %llu in a longjmp, "
-	       "%llu return addresses written anew\n",
-	       argv[0], (unsigned long long)o.steps, (unsigned long long)o.wrong,
-	       (unsigned long long)o.unmarked, (unsigned long long)o.explained,
-	       (unsigned long long)o.rewritten);
-	for (size_t i = 0; i < o.n_diffs; i++)
-		if (o.diffs[i].n)
-			printf("# %6llu x %s\n", (unsigned long long)o.diffs[i].n, o.diffs[i].text);
-	live_deinit(&o.live);
-	uw_walker_free(o.walker);
-	return o.steps ? 100000.0 * (double)(o.steps - o.wrong) / (double)o.steps : 0;
+	return report(argv[0]);
+}
+
+/* Steps a thread of a process that runs, from the first instruction on that has a whole stack. */
+static void run_attached(pid_t tid, uint64_t max_steps)
+{
+	int status;
+	memset(&o, 0, sizeof o);
+	o.walker = uw_walker_new();
+	if (ptrace(PTRACE_ATTACH, tid, 0, 0) < 0 || waitpid(tid, &status, __WALL) != tid)
+		return perror("attach");
+	for (unsigned i = 0; !take_shadow(tid); i++) {
+		if (i == 1000 || ptrace(PTRACE_SINGLESTEP, tid, 0, 0) < 0 ||
+		    waitpid(tid, &status, __WALL) != tid)
+			return (void)printf("# no whole stack to begin with\n");
+	}
+	(void)step_all(tid, max_steps);
+	report("attached");
 }
 
 static void *nothing(void *arg)
@@ -385,6 +422,10 @@ int main(int argc, char **argv)
 		_exit(torture()); /* no leak checker, which refuses to be traced */
 	if (argc > 2) {
 		bool to_trap = argc > 3 && !strcmp(argv[2], "--trap");
+		if (!strcmp(argv[2], "--attach")) {
+			run_attached((pid_t)atoi(argv[3]), strtoull(argv[1], NULL, 10));
+			return 0;
+		}
 		double share =
 			run(argv + 2 + to_trap, to_trap, strtoull(argv[1], NULL, 10), &status);
 		printf("# %.3f %%, status %#x\n", share / 1000, (unsigned)status);
