@@ -391,12 +391,33 @@ static bool slot(int32_t off, int16_t *out)
 	return true;
 }
 
+/* A return address that was in a register already: behind V8's `pop %rcx`, which goes before what
+ * removes the arguments. Where sp will be may not be known: not below where it is. */
+static struct uw_rule held(const struct way *w, unsigned reg)
+{
+	struct value sp = w->regs[RSP], fp = w->regs[RBP];
+	struct uw_rule r = {UW_RULE_CODE, dwarf_regs[reg] | UW_RULE_HELD, UW_SLOT_LOST, 0,
+			    dwarf_regs[RSP]};
+	if (!sp.depth && sp.reg != NEW_SP && slot(sp.off, &r.ra_slot))
+		r.cfa = dwarf_regs[sp.reg];
+	if (!fp.depth && fp.reg == RBP && !fp.off)
+		r.fp_slot = UW_SLOT_KEEP;
+	else if (fp.depth == 1 && !fp.far && (fp.reg == RBP || fp.reg == RSP) &&
+		 slot(fp.off, &r.fp_slot))
+		r.flags |= fp.reg == RBP ? UW_RULE_FP_BY_FP : 0;
+	return r;
+}
+
 /* Whether a way ends with a return address where it stood already, and where. */
 static bool found(struct way *w, struct uw_rule *out)
 {
 	struct uw_rule r = {.kind = UW_RULE_CODE, .fp_slot = UW_SLOT_LOST};
 	int16_t far = 0;
 	struct value ra = pop(w), fp = w->regs[RBP];
+	if (!ra.depth && !ra.off && ra.reg != NEW_SP && ra.reg != RSP) {
+		*out = held(w, ra.reg);
+		return true;
+	}
 	if (!ra.depth || ra.depth == UNKNOWN || ra.reg == NEW_SP || (ra.depth == 1 && ra.far) ||
 	    !slot(ra.off, &r.ra_slot) || !slot(ra.far, &far))
 		return false;

@@ -24,7 +24,7 @@ static struct uw_call module_call(struct uw_walk *k, const struct uw_map *map, u
 	return call;
 }
 
-static struct uw_call call_before(struct uw_walk *k, uint64_t ra, const struct uw_map **map)
+struct uw_call uw_call_before(struct uw_walk *k, uint64_t ra, const struct uw_map **map)
 {
 	*map = uw_map_find(k->w, k->s->space, ra - 1);
 	if (!*map)
@@ -48,7 +48,7 @@ static bool caller_at(struct uw_walk *k, uint64_t slot, struct caller *c)
 	if (!uw_stack_word(k, slot, &c->pc))
 		return false;
 	c->pc &= k->ra_mask;
-	c->call = call_before(k, c->pc, &c->map);
+	c->call = uw_call_before(k, c->pc, &c->map);
 	c->sp = slot + k->arch->word_bytes;
 	c->fp = k->fp;
 	return c->call.kind != UW_CALL_NONE;
@@ -178,6 +178,8 @@ static bool new_thread(struct uw_walk *k, const struct uw_map *map)
 	return false;
 }
 
+#define NULL_PAGE 4096u
+
 /* An interrupted function without CFI: in its first and last instructions, or when it has no
  * frame, its return address is at sp (in the link register); else there is a frame pointer. */
 static int interrupted(struct uw_walk *k, const struct uw_map *map)
@@ -186,18 +188,25 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	bool has_fp = frame_pointer(k, &fp), has_top;
 	unsigned word = k->arch->word_bytes;
 	uint64_t saved;
+	/* Called through a pointer to where nothing is, and a signal says so: not one instruction
+	 * was executed there. */
+	bool nowhere = !map && (k->out->n > 1 || k->pc < NULL_PAGE);
 	if (k->arch->machine == EM_AARCH64) {
 		top = (struct caller){.pc = k->lr, .sp = k->sp, .fp = k->fp};
 		if (k->lr)
-			top.call = call_before(k, k->lr, &top.map);
+			top.call = uw_call_before(k, k->lr, &top.map);
 		/* A link register that points into the function itself is left from a call that
 		 * has returned. */
 		has_top = top.call.kind != UW_CALL_NONE && (!has_fp || k->lr - k->pc + 4096 > 8192);
 	} else {
 		has_top = caller_at(k, k->sp, &top);
 	}
-	if (has_top && (!has_fp || top_is_nearer(k, map, &top, &fp)))
+	if (has_top && (!has_fp || nowhere || top_is_nearer(k, map, &top, &fp)))
 		return take(k, &top, SP_C_scanned_frames);
+	if (nowhere && (k->arch->machine == EM_AARCH64 || uw_stack_word(k, k->sp, &saved)))
+		return UW_NO_MODULE;
+	if (nowhere) /* interrupted on another stack than the handler's */
+		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
 	if (k->arch->machine != EM_AARCH64 && uw_stack_word(k, k->sp, &saved) && saved == k->fp &&
 	    k->fp != k->sp && caller_at(k, k->sp + word, &top))
@@ -268,6 +277,25 @@ static void code_fp(const struct uw_walk *k, struct uw_rule r, uint64_t base, st
 
 #define NOT_SO (-2) /* the way does not lead to a caller */
 
+/* A step to a return address that a register holds, which is known in the leaf. */
+static int held_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *f)
+{
+	struct caller c = {0};
+	uint64_t sp;
+	if (k->out->n > 1 ||
+	    !uw_sample_reg(k->s, k->arch->perf[r.flags & UW_RULE_BASE], &c.pc) ||
+	    !uw_sample_reg(k->s, k->arch->perf[r.cfa], &sp))
+		return NOT_SO;
+	c.call = uw_call_before(k, c.pc, &c.map);
+	if (c.call.kind == UW_CALL_NONE)
+		return NOT_SO;
+	sp += (uint64_t)(r.ra_slot * INT64_C(8));
+	c.sp = sp > k->sp ? sp : k->sp;
+	code_fp(k, r, k->sp, &c, f);
+	f->edge = UW_EDGE_NONE;
+	return take(k, &c, SP_C_scanned_frames);
+}
+
 /* A step by what the code does. */
 static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *f)
 {
@@ -275,6 +303,8 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 	unsigned reg = r.flags & UW_RULE_BASE;
 	bool by_sp = reg == k->arch->sp, by_fp = reg == k->arch->fp;
 	uint64_t base = by_sp ? k->sp : k->fp, end = k->stack_avma + k->stack_bytes;
+	if (r.kind == UW_RULE_CODE && r.flags & UW_RULE_HELD)
+		return held_step(k, r, f);
 	if (r.kind != UW_RULE_CODE || (by_fp && (k->fp == UW_FP_LOST || k->fp < k->sp)))
 		return NOT_SO;
 	/* Another register is known in the leaf, and behind a call of a part of the same function,
@@ -297,6 +327,25 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 	if (by_fp && f->edge == UW_EDGE_CODE)
 		f->edge = UW_EDGE_POINTER;
 	return take(k, &c, by_fp ? SP_C_frame_pointer_frames : SP_C_scanned_frames);
+}
+
+bool uw_leaf_by_code(struct uw_walk *k)
+{
+	const struct uw_arch *a = k->arch;
+	struct uw_walk leaf = *k;
+	struct uw_memo_frame f;
+	if (k->out->n != 1 || !uw_sample_reg(k->s, a->perf[a->pc], &leaf.pc) ||
+	    !uw_sample_reg(k->s, a->perf[a->sp], &leaf.sp))
+		return false;
+	leaf.fp = UW_FP_LOST;
+	(void)uw_sample_reg(k->s, a->perf[a->fp], &leaf.fp);
+	leaf.exact = true;
+	const struct uw_map *map = uw_map_find(k->w, k->s->space, leaf.pc);
+	if (!map || !map->module ||
+	    code_step(&leaf, uw_code_rule(map->module, leaf.pc - map->bias), &f) != UW_GOES_ON)
+		return false;
+	*k = leaf;
+	return true;
 }
 
 int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,

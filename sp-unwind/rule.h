@@ -27,6 +27,9 @@ enum uw_rule_kind {
 #define UW_RULE_BASE 31u
 #define UW_RULE_DEREF 32u
 #define UW_RULE_FP_BY_FP 64u /* fp_slot is from fp all the same */
+/* The register holds the return address itself; the caller's sp is ra_slot words above the register
+ * with the DWARF number cfa, fp_slot is from sp. */
+#define UW_RULE_HELD 128u
 
 #define UW_SLOT_KEEP INT16_MIN /* fp: unchanged; ra: in the link register */
 #define UW_SLOT_LOST INT16_MAX /* fp, of UW_RULE_CODE: not known */

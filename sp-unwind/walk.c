@@ -238,7 +238,7 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 		}
 	}
 	ra &= k->ra_mask;
-	if (__builtin_expect(!ra, 0))
+	if (__builtin_expect(!ra && !(r.flags & UW_RULE_SIGNAL), 0))
 		return UW_END;
 	if (__builtin_expect(cfa == k->sp && ra == k->pc, 0))
 		return UW_LOOP;
@@ -385,9 +385,13 @@ static int walk_fast(struct uw_walk *shared)
 		ahead = prefetch(&k, ahead, reuse.memo);
 		if (!map || look - map->start >= map->end - map->start) {
 			map = uw_map_find(k.w, k.s->space, look);
-			if (__builtin_expect(!map, 0) && k.out->n) {
+			if (__builtin_expect(!map, 0) && k.out->n && !k.exact) {
 				/* No code: such a return address is none. */
 				*shared = k;
+				if (uw_leaf_by_code(shared)) {
+					k = *shared;
+					continue;
+				}
 				step = uw_program_start(shared, k.pc, k.sp) ? UW_END : UW_NO_MODULE;
 				break;
 			}

@@ -115,6 +115,37 @@ static int row_cfa(struct full *f, const struct cfi_row *row, uint64_t *cfa)
 	return UW_GOES_ON;
 }
 
+#define FRAME_WORDS 512u
+
+/* OpenSSL's SHA-2 for AVX2 keeps the sp that it came with in the word below the one that it has, and
+ * its CFI reads that (3.0, crypto/sha/asm/sha512-x86_64.pl): no copy of a stack holds it. It also
+ * stands in the frame, where the function put it first: a word that points to a return address. */
+static bool saved_sp(struct uw_walk *k, const struct cfi_row *row, uint64_t *cfa)
+{
+	struct sp_cursor c = sp_cursor(row->cfa.expr, row->cfa.len);
+	uint64_t at, ra, word, plus;
+	const struct uw_map *map;
+	if (row->cfa.rule != CFI_EXPR || !k->exact || k->arch->machine != EM_X86_64 ||
+	    sp_cur_u8(&c) != 0x77 || sp_cur_sleb(&c) >= 0 || /* breg7 */
+	    sp_cur_u8(&c) != 0x06 || sp_cur_u8(&c) != 0x23)  /* deref, plus_uconst */
+		return false;
+	plus = sp_cur_uleb(&c);
+	if (c.bad || c.p != c.end || plus > 64)
+		return false;
+	for (unsigned i = 0; i < FRAME_WORDS; i++) {
+		at = k->sp + i * UINT64_C(8);
+		if (!uw_stack_u64(k, at, &word))
+			return false;
+		if (word > at && word % 8 == 0 && uw_stack_u64(k, word + plus - 8, &ra) &&
+		    uw_call_before(k, ra, &map).kind > UW_CALL_UNKNOWN) {
+			k->w->counters.v[SP_C_scanned_frames]++;
+			*cfa = word + plus;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* One step by a row. */
 static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_row *row)
 {
@@ -126,7 +157,7 @@ static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_
 	if (ra_rule->rule == CFI_UNDEF || (ra_rule->rule == CFI_UNSPEC && !a->ra_same_is_live))
 		return UW_END;
 	int rc = row_cfa(f, row, &cfa);
-	if (rc != UW_GOES_ON)
+	if (rc != UW_GOES_ON && !saved_sp(k, row, &cfa))
 		return rc;
 	if (cfa <= k->sp && !k->exact && !signal)
 		return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
@@ -148,7 +179,7 @@ static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_
 		}
 	}
 	ra &= k->ra_mask;
-	if (!ra)
+	if (!ra && !signal)
 		return UW_END;
 	if (!(known >> a->sp & 1))
 		return UW_BAD_CFA;
@@ -263,8 +294,13 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 	for (uint32_t i = 0; i < frames; i++) {
 		const struct uw_map *map = uw_map_find(k->w, k->s->space, uw_look(k));
 		k->out->stop_map = map;
-		if (!map && k->out->n)
+		if (!map && k->out->n && !k->exact) {
+			if (uw_leaf_by_code(k)) {
+				after_guess(&f, false);
+				continue;
+			}
 			return uw_program_start(k, k->pc, k->sp) ? UW_END : UW_NO_MODULE;
+		}
 		if (!uw_append(k))
 			return UW_DEPTH;
 		int rc = frame_step(&f, map);

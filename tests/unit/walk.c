@@ -106,6 +106,76 @@ static void test_signals(void)
 	       NO_CFI + 0x2ff, BY_RBX, SITE(FRAMED), SITE(ROOT));
 }
 
+/* A call to where nothing is, of which a handler tells. */
+static void test_nowhere(void)
+{
+	at(LEAF);
+	stack[0] = RA(SIMPLE);
+	stack[2] = 0;
+	stack[3] = MAPPED(NO_CFI + 0x120);
+	regs[BP] = ADDR(8);
+	stack[9] = RA(ROOT);
+	EXPECT("a call through a null pointer", UW_END, LEAF, SITE(SIMPLE), 0 - BIAS,
+	       NO_CFI + 0x11f, SITE(ROOT));
+	stack[2] = MAPPED(0x70000);
+	EXPECT("a call into a hole", UW_END, LEAF, SITE(SIMPLE), 0x70000, NO_CFI + 0x11f,
+	       SITE(ROOT));
+	stack[3] = MAPPED(NO_CFI + 0x214);
+	EXPECT("there is no call, and the frame pointer is not its own", UW_NO_MODULE, LEAF,
+	       SITE(SIMPLE), 0x70000);
+
+	at(LEAF);
+	stack[0] = RA(SIGNAL);
+	stack[2] = ADDR(8); /* rbp */
+	stack[3] = ADDR(6); /* sp */
+	stack[6] = MAPPED(NO_CFI + 0x120);
+	stack[9] = RA(ROOT);
+	EXPECT("the same, with all registers", UW_END, LEAF, SITE(SIGNAL), 0 - BIAS, NO_CFI + 0x11f,
+	       SITE(ROOT));
+	stack[3] = SP - 0x10000;
+	EXPECT("on a stack that was not copied", UW_STACK_EXHAUSTED, LEAF, SITE(SIGNAL), 0 - BIAS);
+}
+
+/* The sp that CFI looks for below sp also stands in the frame. */
+static void test_saved_sp(void)
+{
+	at(REDZONE + 0x10);
+	regs[BP] = ADDR(48);
+	stack[3] = ADDR(30); /* points to no return address */
+	stack[5] = 12;
+	stack[7] = ADDR(40);
+	stack[30] = MAPPED(NO_CFI + 0x214);
+	stack[40] = MAPPED(NO_CFI + 0x120);
+	stack[49] = RA(ROOT);
+	EXPECT("a saved sp in the red zone and in the frame", UW_END, REDZONE + 0x10,
+	       NO_CFI + 0x11f, SITE(ROOT));
+	stack[7] = ADDR(6);
+	stack[6] = MAPPED(NO_CFI + 0x120);
+	EXPECT("it points up", UW_STACK_EXHAUSTED, REDZONE + 0x10);
+	at(LEAF);
+	stack[0] = RA(REDZONE);
+	stack[7] = ADDR(40);
+	stack[40] = MAPPED(NO_CFI + 0x120);
+	walk();
+	tap_eq(out.n, 2, "who calls has nothing below sp that is its own");
+}
+
+/* CFI that is wrong where the function ends: repz ret. */
+static void test_wrong(void)
+{
+	image.data[WRONG + 0x20] = 0xf3;
+	image.data[WRONG + 0x21] = 0xc3;
+	at(WRONG + 0x20);
+	regs[BP] = ADDR(8);
+	stack[0] = MAPPED(NO_CFI + 0x120);
+	stack[9] = RA(ROOT);
+	stack[20] = 77;
+	EXPECT("CFI leads to no code, a return to its caller", UW_END, WRONG + 0x20, NO_CFI + 0x11f,
+	       SITE(ROOT));
+	stack[0] = MAPPED(NO_CFI + 0x214);
+	EXPECT("neither does the code", UW_NO_MODULE, WRONG + 0x20);
+}
+
 /* A PLT without CFI: at each instruction the caller, of whom the words above sp are the index and
  * what the first entry pushes. */
 static void plt(const char *name, const uint8_t *code, size_t n, size_t at_byte, unsigned words)
@@ -412,6 +482,9 @@ int main(void)
 		return tap_done();
 	test_rules();
 	test_signals();
+	test_nowhere();
+	test_saved_sp();
+	test_wrong();
 	test_plt();
 	test_stops();
 	test_far();

@@ -275,6 +275,29 @@ static void test_builtin(void)
 	tap_ok(out.n == 4 && out.addrs[1] == MAPPED(0x1004f), "one that takes its arguments away");
 }
 
+/* A builtin's way out: pop %rcx; lea 16(%r15),%rsp; push %rcx; ret. */
+static void test_held(void)
+{
+	static const uint8_t code[] = {0x59, 0x49, 0x8d, 0x67, 16, 0x51, 0xc3};
+	memcpy(image.data + NO_CFI + 0x900, code, sizeof code);
+	for (uint64_t i = 0; i < 2; i++) {
+		with_jit(NO_CFI + 0x901 + 4 * i);
+		regs[SPI] = ADDR(i ? 6 : 1);
+		sample.stack = (const uint8_t *)(stack + (i ? 6 : 1));
+		sample.stack_bytes -= i ? 48 : 8;
+		regs[CX] = MAPPED(NO_CFI + 0x120);
+		regs[R8 + 7] = ADDR(4);
+		regs[BP] = ADDR(8);
+		stack[1] = stack[6] = MAPPED(0x10050); /* left there */
+		stack[9] = RA(ROOT);
+		EXPECT("the return address is in a register", UW_END, NO_CFI + 0x901 + 4 * i,
+		       NO_CFI + 0x11f, SITE(ROOT));
+	}
+	regs[CX] = MAPPED(NO_CFI + 0x214);
+	walk();
+	tap_ok(out.n == 1 || out.addrs[1] != MAPPED(NO_CFI + 0x213), "no call is before it");
+}
+
 /* CPython's trampoline: called by NO_CFI (the interpreter's part), calls LEAF, same file. */
 static void test_cpython(void)
 {
@@ -299,6 +322,7 @@ int main(void)
 	test_musl();
 	test_jit();
 	test_builtin();
+	test_held();
 	test_cpython();
 	return walk_end();
 }

@@ -28,6 +28,8 @@ enum {
 	THREAD = 0x2c0a,    /* a thread's root */
 	POPPED = 0x3000,    /* an epilogue: CFA = rsp + 8, rbp at CFA - 16 still */
 	SIMPLE = 0x3100,    /* a signal frame by common rules: CFA = rsp + 16 */
+	REDZONE = 0x3300,   /* CFA = *(rsp - 8) + 8 */
+	WRONG = 0x3400,     /* CFA = rsp + 168, of code that has no frame */
 	AGAIN = 0x3200,     /* a signal frame whose CFA is rsp, return address 64 above */
 };
 
@@ -73,6 +75,8 @@ static inline void x86_image(void)
 	IMAGE_FDE(m, false, POPPED, 0x100, 0x0e, 8, 0x86, 2);
 	IMAGE_FDE(m, true, SIMPLE, 0x100, 0x0e, 16);
 	IMAGE_FDE(m, true, AGAIN, 0x100, 0x0e, 0, 0x11, 16, 0x78);
+	IMAGE_FDE(m, false, REDZONE, 0x100, 0x0f, 5, 0x77, 0x78, 0x06, 0x23, 8);
+	IMAGE_FDE(m, false, WRONG, 0x100, 0x0e, 0xa8, 0x01);
 	image_finish(m);
 	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
 	image.data[NO_CFI + 0x1b] = 0xe8;
