@@ -37,9 +37,18 @@ static void find_stage(const char *argv0, const char *tool, char out[PATH_MAX])
 
 static pid_t run(char *const *argv, int in, int out)
 {
+	/* Of the stage until it catches or ignores them: on a busy machine we may record by then. */
+	sigset_t ends, before;
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &before);
 	pid_t pid = fork();
-	if (pid != 0)
+	if (pid != 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		return pid;
+	}
 	if (dup2(in, STDIN_FILENO) < 0 || (out >= 0 && dup2(out, STDOUT_FILENO) < 0))
 		_exit(127);
 	signal(SIGPIPE, SIG_DFL);
@@ -47,6 +56,8 @@ static pid_t run(char *const *argv, int in, int out)
 	 * stages end with their input. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN); /* until the stage catches it */
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	execvp(argv[0], argv);
 	fprintf(stderr, "sp-capture: cannot run %s: %s\n", argv[0], strerror(errno));
 	_exit(127);

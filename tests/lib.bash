@@ -50,6 +50,10 @@ await() { # COMMAND…
 	done
 }
 
+catches() { # PID: SIGTERM (bit 14) has a handler
+	(((0x$(awk '/^SigCgt/ { print $2 }' /proc/"$1"/status) >> 14) & 1))
+}
+
 # What the host of a virtual machine took of its CPUs, since a value of before.
 stolen_ms() { # [BEFORE]
 	awk -v hz="$(getconf CLK_TCK)" -v before="${1-0}" '$1 == "cpu" { printf "%d\n", $9 * 1000 / hz - before }' /proc/stat

@@ -490,6 +490,11 @@ no_room() { # ENGINE
 	kill -0 "$pid"
 }
 
+stage_catches() { # SHELL TOOL: until then it would end as any program does
+	local stage
+	stage=$(pgrep -P "$1" -x "$2") && catches "$stage"
+}
+
 @test "a signal to the whole group of a pipeline made by hand: each stage goes on to the end of its input" {
 	local sig
 	start threads 60000
@@ -505,6 +510,8 @@ no_room() { # ENGINE
 		pids+=("$!")
 		local shell=$!
 		await grep -q recording log
+		await stage_catches "$shell" sp-unwind
+		await stage_catches "$shell" sp-spool
 		kill -$sig -- -"$shell"
 		[ $sig != HUP ] || kill -$sig -- -"$shell" # by the kernel, and by the shell that ends
 		wait "$shell"

@@ -353,10 +353,6 @@ start_on_fifo() {
 	await catches $pid
 }
 
-catches() { # PID: SIGTERM (bit 14) has a handler
-	(((0x$(awk '/^SigCgt/ { print $2 }' /proc/"$1"/status) >> 14) & 1))
-}
-
 @test "the first SIGINT is left to the source of the pipe; the end of input ends it" {
 	perf record -q -e cpu-clock -F 999 --call-graph dwarf,2048 -o - -- "$SP_PROG/threads" 40 2>>perf.log >whole
 	start_on_fifo
