@@ -90,12 +90,14 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	local before=$pid
 	begin -a
 	cp "$SP_PROG/chain-nopie" meanwhile
-	./meanwhile 300 >out
+	./meanwhile 300 >out 3>&- &
+	local meanwhile=$!
+	wait "$meanwhile"
 	await has_samples_of "$before"
 	end
 	stream order s
 	holds "$(cat log)" "recording all processes ("
-	[ "$(stream ext s | grep -c 'meanwhile 300')" = 1 ] || fail "no exec of meanwhile"
+	[ "$(stream ext s | grep -c "^exec $meanwhile .*meanwhile 300")" = 1 ] || fail "no exec of meanwhile"
 	sp-unwind -q <s | sp-spool -q -o x.spool
 	local comm
 	for comm in before meanwhile; do
