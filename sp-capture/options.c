@@ -246,6 +246,34 @@ struct seen {
 	bool follow, no_follow;
 };
 
+/* What chooses among all processes; false when it does not. */
+static bool take_of_all(struct cap_options *o, int which, const char *arg)
+{
+	switch (which) {
+	case O_ALL:
+		o->all = true;
+		break;
+	case O_CGROUP:
+		if (!*arg)
+			sp_usage_error("--cgroup: the name is empty");
+		o->cgroup = arg;
+		o->all = true;
+		break;
+	case O_EXCLUDE:
+		take_ids(&o->excluded, &o->n_excluded, &o->cap_excluded, "--exclude", arg);
+		break;
+	case O_KERNEL_THREADS:
+		o->kernel_threads = o->kernel = true;
+		break;
+	case O_IDLE:
+		o->idle = o->kernel = true;
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
 static void take(struct cap_options *o, struct seen *seen, int which, const char *arg)
 {
 	switch (which) {
@@ -298,26 +326,9 @@ static void take(struct cap_options *o, struct seen *seen, int which, const char
 	case O_CHECK:
 		o->check = true;
 		break;
-	case O_ALL:
-		o->all = true;
-		break;
-	case O_CGROUP:
-		if (!*arg)
-			sp_usage_error("--cgroup: the name is empty");
-		o->cgroup = arg;
-		o->all = true;
-		break;
-	case O_EXCLUDE:
-		take_ids(&o->excluded, &o->n_excluded, &o->cap_excluded, "--exclude", arg);
-		break;
-	case O_KERNEL_THREADS:
-		o->kernel_threads = o->kernel = true;
-		break;
-	case O_IDLE:
-		o->idle = o->kernel = true;
-		break;
 	default:
-		take_number(o, which, arg);
+		if (!take_of_all(o, which, arg))
+			take_number(o, which, arg);
 		break;
 	}
 }

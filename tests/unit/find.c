@@ -84,6 +84,49 @@ static void test_path_map(void)
 	tap_ok(!sp_path_map(&o, "/a/f", small, sizeof small), "what does not fit in is refused");
 }
 
+/* The file is a copy: what path maps, debug folders and symfs lead to. hash: another content's, by its
+ * last byte. */
+static void test_elsewhere(const char *file, struct sp_build_id id,
+			   uint8_t hash[SP_CONTENT_HASH_BYTES])
+{
+	char map[700];
+	snprintf(map, sizeof map, "/recorded=%s", dir);
+	const char *maps[] = {map};
+	struct sp_find_options o = {.path_maps = maps, .n_path_maps = 1};
+	char path[300];
+	uint64_t image;
+	struct sp_file_query q = {.path = "/recorded/prog", .live_pid = -1};
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "a path map's file is chosen");
+	tap_str(path, file, "the mapped path was opened");
+	q.ino = 5;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_BY_PATH,
+	       "a copy has another inode, which is no reason to refuse it");
+	q.content_hash = hash;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
+	       "a path map's file with another content is refused");
+	hash[19] ^= 1;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "one with the same is taken");
+	const char *dirs[] = {dir};
+	struct sp_find_options debug = {.debug_dirs = dirs, .n_debug_dirs = 1};
+	q.path = "/prog";
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND,
+	       "a copy below a debug folder is found by its path");
+	tap_str(path, file, "there");
+	hash[0] ^= 1;
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_OTHER, "by its content only");
+	q.content_hash = NULL;
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_NOTHING,
+	       "without a hash it is not looked for");
+	q.path = "/recorded/prog";
+	q.build_id = id;
+	q.build_id.bytes[0] ^= 1;
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
+	       "a path map's file with another build-id is refused");
+	o = (struct sp_find_options){.symfs = dir};
+	q = (struct sp_file_query){.path = "/prog", .live_pid = -1};
+	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "symfs is put before paths");
+}
+
 static void test_identity(void)
 {
 	const char *file = in_dir("prog");
@@ -127,43 +170,7 @@ static void test_identity(void)
 	tap_ok(strstr(why, "another content than the recorded file") != NULL, "and said");
 	q.build_id = id;
 	tap_eq((uint64_t)find(&q), SP_FOUND, "a build-id outranks the content");
-
-	char map[700];
-	snprintf(map, sizeof map, "/recorded=%s", dir);
-	const char *maps[] = {map};
-	struct sp_find_options o = {.path_maps = maps, .n_path_maps = 1};
-	char path[300];
-	uint64_t image;
-	q = (struct sp_file_query){.path = "/recorded/prog", .live_pid = -1};
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "a path map's file is chosen");
-	tap_str(path, file, "the mapped path was opened");
-	q.ino = 5;
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_BY_PATH,
-	       "a copy has another inode, which is no reason to refuse it");
-	q.content_hash = hash;
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
-	       "a path map's file with another content is refused");
-	hash[19] ^= 1;
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "one with the same is taken");
-	const char *dirs[] = {dir};
-	struct sp_find_options debug = {.debug_dirs = dirs, .n_debug_dirs = 1};
-	q.path = "/prog";
-	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND,
-	       "a copy below a debug folder is found by its path");
-	tap_str(path, file, "there");
-	hash[0] ^= 1;
-	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_OTHER, "by its content only");
-	q.content_hash = NULL;
-	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_NOTHING,
-	       "without a hash it is not looked for");
-	q.path = "/recorded/prog";
-	q.build_id = id;
-	q.build_id.bytes[0] ^= 1;
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND_OTHER,
-	       "a path map's file with another build-id is refused");
-	o = (struct sp_find_options){.symfs = dir};
-	q = (struct sp_file_query){.path = "/prog", .live_pid = -1};
-	tap_eq((uint64_t)find_with(&o, &q, path, &image), SP_FOUND, "symfs is put before paths");
+	test_elsewhere(file, id, hash);
 	unlink(file);
 }
 

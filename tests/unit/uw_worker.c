@@ -177,16 +177,16 @@ static void test_malformed(void)
 	sp_buf_deinit(&b.out);
 }
 
-int main(void)
+static const uint64_t none[] = {1};
+static const uint64_t kernel[] = {K, 0xffffffff81000042, 0xffffffff81000100, 1};
+static const uint64_t fp[] = {U, PC, PC + 0x100, PC + 0x800, PC + 0x900, 1};
+
+static void test_marks(void)
 {
-	static const uint64_t none[] = {1};
-	if (!un_worker_init(&worker))
-		return 1;
 	set_event(FULL);
 	set_answer(3, UW_END);
 	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE),
 		"U 401000 4010ff 4011ff", "a whole stack has no mark");
-	static const uint64_t kernel[] = {K, 0xffffffff81000042, 0xffffffff81000100, 1};
 	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 ffffffff81000100 U 401000 4010ff 4011ff",
 		"the kernel's part stays as it came, before the user's");
@@ -200,9 +200,11 @@ int main(void)
 		"no frame at all: the place of the sample");
 	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 ffffffff81000100 U 0", "in the kernel: its part, and the mark");
+}
 
-	/* Frame-pointer chains that came along. */
-	static const uint64_t fp[] = {U, PC, PC + 0x100, PC + 0x800, PC + 0x900, 1};
+/* Frame-pointer chains that came along. */
+static void test_frame_pointers(void)
+{
 	set_answer(2, UW_STACK_EXHAUSTED);
 	tap_str(chain_of(record(SP_CPUMODE_USER, fp, true, 0), UN_SAMPLE),
 		"U 401000 4010ff 4017ff 4018ff 0",
@@ -226,8 +228,11 @@ int main(void)
 	set_answer(2, UW_STACK_EXHAUSTED);
 	tap_str(chain_of(record(SP_CPUMODE_USER, strange, true, 0), UN_SAMPLE), "U 401000 4010ff 0",
 		"a chain with nothing in common is not used");
+}
 
-	/* Samples with nothing to unwind. */
+/* Samples with nothing to unwind. */
+static void test_nothing(void)
+{
 	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, false, 0), UN_CHAIN),
 		"K ffffffff81000042 ffffffff81000100", "a kernel thread: no mark");
 	tap_str(chain_of(record(SP_CPUMODE_KERNEL, none, false, 0), UN_CHAIN), "K ffffffff81000042",
@@ -248,8 +253,11 @@ int main(void)
 	set_event(BASE);
 	tap_str(chain_of(record(SP_CPUMODE_USER, fp, false, 0), UN_CHAIN),
 		"U 401000 4010ff 4017ff 4018ff", "an event without stacks: its chain, no mark");
+}
 
-	/* An attr without chains, and records near their limit. */
+/* An attr without chains, and records near their limit. */
+static void test_limits(void)
+{
 	set_event(FULL & ~(uint64_t)SP_SAMPLE_CALLCHAIN);
 	set_answer(2, UW_END);
 	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE), "U 401000 4010ff",
@@ -268,6 +276,16 @@ int main(void)
 	set_event(BASE);
 	tap_str(chain_of(record(SP_CPUMODE_USER, fp, false, 0), UN_SAMPLE), "U 401000 401100 401800 401900",
 		"an event that does not unwind keeps its chain");
+}
+
+int main(void)
+{
+	if (!un_worker_init(&worker))
+		return 1;
+	test_marks();
+	test_frame_pointers();
+	test_nothing();
+	test_limits();
 	test_malformed();
 	un_worker_deinit(&worker);
 	sp_buf_deinit(&raw);

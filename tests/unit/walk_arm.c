@@ -24,9 +24,65 @@ static void arm_at(uint64_t svma)
 	memset(regs, 0, sizeof regs);
 }
 
+static uint64_t r[33];
+
+/* A signal in the middle: the trampoline's frame holds the registers. */
+static void test_arm_signal(void)
+{
+	memset(stack, 0, sizeof stack);
+	r[30] = MAPPED(A_RETURN);
+	uint64_t *mc = &stack[(128 + 176 + 8) / 8];
+	mc[29] = ADDR(90);
+	mc[30] = MAPPED(A_FRAME + 0x20);
+	mc[31] = ADDR(80);
+	mc[32] = MAPPED(A_LEAF + 8);
+	stack[80] = ADDR(95);
+	stack[81] = MAPPED(A_ROOT + 0x20);
+	EXPECT("below a signal trampoline the link register is live again", UW_END, A_LEAF,
+	       A_RETURN - 1, A_LEAF + 8, SITE(A_FRAME), SITE(A_ROOT));
+}
+
+/* No CFI: a leaf without a frame, called by a BL. */
+static void test_arm_leaf(void)
+{
+	memset(stack, 0, sizeof stack);
+	r[32] = MAPPED(A_FAR + 4);
+	r[30] = MAPPED(A_NO_CFI + 0x40);
+	r[29] = ADDR(4);
+	stack[5] = MAPPED(A_ROOT + 0x20);
+	EXPECT("a leaf without CFI has a caller, which has a frame", UW_END, A_FAR + 4,
+	       A_NO_CFI + 0x3f, SITE(A_ROOT));
+	r[32] = MAPPED(A_NO_CFI + 0x48);
+	EXPECT("its own code in the link register is left from a call that returned", UW_END,
+	       A_NO_CFI + 0x48, SITE(A_ROOT));
+}
+
+/* What is a call, by the code before a return address. */
+static void test_arm_calls(const struct image *arm)
+{
+	static const struct {
+		const char *name;
+		uint32_t code;
+		bool is_call;
+	} codes[] = {
+		{"blr x8", 0xd63f0100, true},       {"blraaz x8", 0xd63f091f, true},
+		{"blrab x8, x9", 0xd73f0d09, true}, {"br x8", 0xd61f0100, false},
+		{"ret", 0xd65f03c0, false},
+	};
+	r[32] = MAPPED(A_NO_CFI + 4);
+	r[29] = 5;
+	stack[5] = 0;
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+		uint64_t end = A_NO_CFI + 0x200 + 16 * i;
+		memcpy(arm->data + end - 4, &codes[i].code, 4);
+		r[30] = MAPPED(end);
+		const uint64_t want[] = {A_NO_CFI + 4, end - 1};
+		expect(codes[i].name, UW_NO_CFI, want, codes[i].is_call ? 2 : 1);
+	}
+}
+
 static void test_arm(void)
 {
-	static uint64_t r[33];
 	struct image arm;
 	struct uw_module *x86 = module;
 	image_new(&arm, EM_AARCH64);
@@ -64,51 +120,9 @@ static void test_arm(void)
 	stack[1] = MAPPED(A_LEAF + 0x20);
 	EXPECT("a link register that was overwritten is no return address", UW_LOOP, A_LEAF,
 	       SITE(A_FRAME), SITE(A_LEAF));
-
-	/* A signal in the middle: the trampoline's frame holds the registers. */
-	memset(stack, 0, sizeof stack);
-	r[30] = MAPPED(A_RETURN);
-	uint64_t *mc = &stack[(128 + 176 + 8) / 8];
-	mc[29] = ADDR(90);
-	mc[30] = MAPPED(A_FRAME + 0x20);
-	mc[31] = ADDR(80);
-	mc[32] = MAPPED(A_LEAF + 8);
-	stack[80] = ADDR(95);
-	stack[81] = MAPPED(A_ROOT + 0x20);
-	EXPECT("below a signal trampoline the link register is live again", UW_END, A_LEAF,
-	       A_RETURN - 1, A_LEAF + 8, SITE(A_FRAME), SITE(A_ROOT));
-
-	/* No CFI: a leaf without a frame, called by a BL. */
-	memset(stack, 0, sizeof stack);
-	r[32] = MAPPED(A_FAR + 4);
-	r[30] = MAPPED(A_NO_CFI + 0x40);
-	r[29] = ADDR(4);
-	stack[5] = MAPPED(A_ROOT + 0x20);
-	EXPECT("a leaf without CFI has a caller, which has a frame", UW_END, A_FAR + 4,
-	       A_NO_CFI + 0x3f, SITE(A_ROOT));
-	r[32] = MAPPED(A_NO_CFI + 0x48);
-	EXPECT("its own code in the link register is left from a call that returned", UW_END,
-	       A_NO_CFI + 0x48, SITE(A_ROOT));
-
-	static const struct {
-		const char *name;
-		uint32_t code;
-		bool is_call;
-	} codes[] = {
-		{"blr x8", 0xd63f0100, true},       {"blraaz x8", 0xd63f091f, true},
-		{"blrab x8, x9", 0xd73f0d09, true}, {"br x8", 0xd61f0100, false},
-		{"ret", 0xd65f03c0, false},
-	};
-	r[32] = MAPPED(A_NO_CFI + 4);
-	r[29] = 5;
-	stack[5] = 0;
-	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-		uint64_t end = A_NO_CFI + 0x200 + 16 * i;
-		memcpy(arm.data + end - 4, &codes[i].code, 4);
-		r[30] = MAPPED(end);
-		const uint64_t want[] = {A_NO_CFI + 4, end - 1};
-		expect(codes[i].name, UW_NO_CFI, want, codes[i].is_call ? 2 : 1);
-	}
+	test_arm_signal();
+	test_arm_leaf();
+	test_arm_calls(&arm);
 	uw_module_free(module);
 	free(arm.data);
 	module = x86;
