@@ -532,8 +532,8 @@ void cap_attach_copy(struct cap_session *s, int32_t tid, size_t cpu)
 
 void cap_attach_sweep(struct cap_session *s)
 {
-	/* Of an event without a ring the kernel always says HUP (perf_poll), and to close it would end
-	 * those that others inherited from it. */
+	/* Of an event without a ring the kernel always says HUP (perf_poll), and to close it would
+	 * end those that others inherited from it. */
 	if (s->bpf)
 		return;
 	for (size_t i = 0; s->n_ended && i < s->n_tasks; i++) {

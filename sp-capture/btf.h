@@ -1,5 +1,5 @@
-/* Types that a kernel tells of (Documentation/bpf/btf.rst), by name: what libbpf would take 11 ms of CPU to
- * read a second time. */
+/* Types that a kernel tells of (Documentation/bpf/btf.rst), by name: what libbpf would take 11 ms
+ * of CPU to read a second time. */
 #ifndef CAP_BTF_H
 #define CAP_BTF_H
 

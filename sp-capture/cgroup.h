@@ -15,7 +15,8 @@ struct cap_cgroup {
 
 /* NAME: an absolute path of its directory, a path below the mount of cgroup v2, or a name or the
  * beginning of an id (6 digits or more) of one container. SP_ERR_GONE: there is none, cure says
- * what there is; SP_ERR_INVALID: several; SP_ERR_UNSUPPORTED: no cgroup v2 here, or it is one of v1. */
+ * what there is; SP_ERR_INVALID: several; SP_ERR_UNSUPPORTED: no cgroup v2 here, or it is one of
+ * v1. */
 int cap_cgroup_open(struct cap_cgroup *g, const char *name, char cure[320], struct sp_err *err);
 void cap_cgroup_close(struct cap_cgroup *g);
 

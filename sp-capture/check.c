@@ -133,7 +133,8 @@ static bool target(struct cap_session *s, int32_t id, bool is_process, bool is_b
 	size_t needed = (is_bpf ? n : n * s->n_cpus) + OTHER_FILES;
 	getrlimit(RLIMIT_NOFILE, &r);
 	bool works = needed <= r.rlim_max;
-	snprintf(why, sizeof why, "%zu thread%s, some %zu descriptors", n, n == 1 ? "" : "s", needed);
+	snprintf(why, sizeof why, "%zu thread%s, some %zu descriptors", n, n == 1 ? "" : "s",
+		 needed);
 	snprintf(s->sampler.cure, sizeof s->sampler.cure,
 		 "raise the limit: ulimit -n %zu (as root)", needed);
 	line(label, works, why, s->sampler.cure);

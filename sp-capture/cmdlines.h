@@ -1,6 +1,6 @@
-/* Command lines of execs whose markers have not left yet: short processes are gone by then. They are
- * told by the exec itself (execs.h), read from /proc as soon as its record is seen in a ring, or
- * known before. */
+/* Command lines of execs whose markers have not left yet: short processes are gone by then. They
+ * are told by the exec itself (execs.h), read from /proc as soon as its record is seen in a ring,
+ * or known before. */
 #ifndef CAP_CMDLINES_H
 #define CAP_CMDLINES_H
 
@@ -42,8 +42,9 @@ void cap_cmdlines_look(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
 /* Read /proc for the exec whose record is of time_ns, unless it is told already. */
 void cap_cmdlines_read(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
 
-/* Read /proc for who is met at time_ns, with no exec seen. Returns when that was, on the recording's
- * clock: the line is of an exec before, and of none since, as it is read before and after. */
+/* Read /proc for who is met at time_ns, with no exec seen. Returns when that was, on the
+ * recording's clock: the line is of an exec before, and of none since, as it is read before and
+ * after. */
 uint64_t cap_cmdlines_see(struct cap_cmdlines *c, int32_t pid, uint64_t time_ns);
 
 /* The command line of the exec of time_ns, out of the list, or read now; empty when nobody knows.

@@ -160,7 +160,10 @@ bool cap_container_of_proc(const char *text, size_t len, const char **path, size
 			bool is_v2 = a - text == 1 && *text == '0' && b == a + 1;
 			size_t n = (size_t)(stop - (b + 1));
 			bool has = cap_container_path(b + 1, n, &c);
-			unsigned is = has && is_v2 ? CONTAINER : has ? CONTAINER_V1 : is_v2 ? GROUP : 0;
+			unsigned is = has && is_v2 ? CONTAINER
+				      : has        ? CONTAINER_V1
+				      : is_v2      ? GROUP
+						   : 0;
 			if (is > best) {
 				*path = b + 1;
 				*path_len = n;

@@ -33,8 +33,9 @@ static bool is_exec(const struct cap_ring *r, const struct cap_entry *en)
 	       (cap_ring_u64(r, en->pos) >> 32 & PERF_RECORD_MISC_COMM_EXEC);
 }
 
-/* Processes that are new in a ring. The BPF engine's side-band comes from all processes: whose child an
- * exec is of must be known before its fork is told, and without a search of the rings for each. */
+/* Processes that are new in a ring. The BPF engine's side-band comes from all processes: whose
+ * child an exec is of must be known before its fork is told, and without a search of the rings for
+ * each. */
 static void note_forks(struct cap_session *s, const struct cap_ring *r)
 {
 	for (size_t i = r->n - r->n_new; i < r->n; i++) {
@@ -171,8 +172,8 @@ static void emit_one(struct cap_session *s, size_t ring)
 	cap_emit_record(&s->emit, r, en, r->index);
 }
 
-/* The ring of the BPF engine is to hold 250 ms of the rate and of the stacks that there are, and twice
- * what nobody took in time. */
+/* The ring of the BPF engine is to hold 250 ms of the rate and of the stacks that there are, and
+ * twice what nobody took in time. */
 static size_t wanted_bytes(const struct cap_session *s, const struct cap_ring *r)
 {
 	uint64_t used = cap_ring_used(r), n = r->n - r->at, want = 0;
@@ -233,8 +234,8 @@ int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err)
 	if (s->bpf && !all && s->ring_bytes < s->most_ring_bytes)
 		wanted = wanted_bytes(s, &s->rings[s->n_cpus]);
 	/* A record that was not committed when a ring was scanned carries a time from just before:
-	 * what is older than the scan before this one is complete. Under pressure, or when that was only
-	 * just now: than 1 ms. */
+	 * what is older than the scan before this one is complete. Under pressure, or when that was
+	 * only just now: than 1 ms. */
 	uint64_t limit = s->round_ns, settled = now - 1000000;
 	if (all)
 		limit = UINT64_MAX;

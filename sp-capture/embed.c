@@ -182,8 +182,9 @@ static bool is_file(const struct stat *st, const struct cap_range *r, bool exact
 	       (!exact || (major(st->st_dev) == r->maj && minor(st->st_dev) == r->min));
 }
 
-/* Whether a file that was found by its name is a later one, which got the number of the mapped one's
- * inode: file systems that use numbers again tell (ext4, xfs, btrfs). The kernel writes an int. */
+/* Whether a file that was found by its name is a later one, which got the number of the mapped
+ * one's inode: file systems that use numbers again tell (ext4, xfs, btrfs). The kernel writes an
+ * int. */
 static bool is_later(int fd, const struct cap_range *r)
 {
 	uint32_t generation[2] = {0};

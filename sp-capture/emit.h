@@ -134,8 +134,8 @@ void cap_emit_cgroup(struct cap_emit *e, struct cap_proc *q, bool read, uint64_t
  * emitted, or an error when the file cannot be read. */
 int cap_emit_maps(struct cap_emit *e, struct cap_proc *q, uint64_t time_ns, struct sp_err *err);
 
-/* Whether q called exec unseen after sure_ns: see cap_proc_is_replaced. Then the exec is told, dated
- * time_ns; its mappings are cap_emit_maps's to tell. */
+/* Whether q called exec unseen after sure_ns: see cap_proc_is_replaced. Then the exec is told,
+ * dated time_ns; its mappings are cap_emit_maps's to tell. */
 bool cap_emit_missed_exec(struct cap_emit *e, struct cap_proc *q, uint64_t sure_ns,
 			  uint64_t time_ns);
 

@@ -97,7 +97,8 @@ int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu
 /* Find out on our own thread what this machine gives: settles the event and the kernel frames. */
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err);
 
-/* Whether events that are opened from now on run at once. Before, those of a launched command begin with its exec. */
+/* Whether events that are opened from now on run at once. Before, those of a launched command begin
+ * with its exec. */
 void cap_sampler_switch(struct cap_sampler *s, bool on);
 
 /* Have the sampling events tell of switches away and back, by records that are no samples. Whether

@@ -47,9 +47,10 @@ void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s)
 }
 
 /* The last close of a tracepoint's events waits until no CPU can be in it any more (Linux 6.18,
- * perf_trace_event_unreg): 30 to 50 ms, three quarters of what a short command takes. As the content
- * of a socket that only itself holds, the event is closed by the kernel's collector of such sockets,
- * in a thread of the kernel (unix_gc; before 6.10 it is closed here, as it would be without). */
+ * perf_trace_event_unreg): 30 to 50 ms, three quarters of what a short command takes. As the
+ * content of a socket that only itself holds, the event is closed by the kernel's collector of such
+ * sockets, in a thread of the kernel (unix_gc; before 6.10 it is closed here, as it would be
+ * without). */
 static void close_later(int fd)
 {
 	int pair[2];

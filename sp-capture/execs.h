@@ -1,12 +1,12 @@
 /* What each exec was called with, out of the new program's own stack: a process that ends at once
  * has no /proc/PID/cmdline any more when somebody looks.
  *
- * The tracepoint sched:sched_process_exec fires when the new image is in place, its arguments on top
- * of its stack (fs/exec.c, exec_binprm; Linux 6.1). An event on it copies registers and the stack's
- * first bytes, on each CPU into a small ring of its own, so that nothing of the recording has to make
- * room. Between the pointers to the arguments and these lies a random gap of up to 8 KiB; where that
- * holds a page that nobody touched, the kernel's copy ends there, and /proc is looked at: each exec
- * wakes us, which mostly is in time.
+ * The tracepoint sched:sched_process_exec fires when the new image is in place, its arguments on
+ * top of its stack (fs/exec.c, exec_binprm; Linux 6.1). An event on it copies registers and the
+ * stack's first bytes, on each CPU into a small ring of its own, so that nothing of the recording
+ * has to make room. Between the pointers to the arguments and these lies a random gap of up to 8
+ * KiB; where that holds a page that nobody touched, the kernel's copy ends there, and /proc is
+ * looked at: each exec wakes us, which mostly is in time.
  *
  * It needs root (or CAP_PERFMON) and tracefs; without them /proc is all there is. */
 #ifndef CAP_EXECS_H
@@ -30,8 +30,8 @@ struct cap_execs {
 void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s);
 void cap_execs_close(struct cap_execs *x);
 
-/* Queue those that are new; their number. Each has a record in the ring of its CPU already, if it is
- * of a process that is recorded: the events see the execs of all processes. */
+/* Queue those that are new; their number. Each has a record in the ring of its CPU already, if it
+ * is of a process that is recorded: the events see the execs of all processes. */
 int cap_execs_scan(struct cap_execs *x, struct sp_err *err);
 /* What was queued: that of wanted processes to those whose markers are to come. */
 void cap_execs_take(struct cap_execs *x, struct cap_cmdlines *c,

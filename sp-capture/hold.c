@@ -302,7 +302,8 @@ int cap_hold_begin(struct cap_hold *h, int32_t pid, struct sp_err *err)
 				  strerror(r.os));
 	if (r.what == KEEPER_DEAD)
 		return sp_err_set(err, SP_ERR_IO, EINTR,
-				  "cannot hold process %d: our process that holds it was ended", pid);
+				  "cannot hold process %d: our process that holds it was ended",
+				  pid);
 	return sp_err_set(err, SP_ERR_LIMIT, ETIMEDOUT,
 			  "cannot hold process %d: a thread did not stop within %d s; it runs on",
 			  pid, CAP_HOLD_MS / 1000);

@@ -71,9 +71,9 @@ static int wait_until(struct watch *w, uint64_t end_ns)
 	return n;
 }
 
-/* Until the time is over or there is something to do. An exec of a recorded process has its arguments
- * taken, which will not be there for long, and the rings emptied soon: files that the process maps may
- * go with it. */
+/* Until the time is over or there is something to do. An exec of a recorded process has its
+ * arguments taken, which will not be there for long, and the rings emptied soon: files that the
+ * process maps may go with it. */
 static void sleep_for(struct cap_session *s, struct watch *w, uint64_t ns)
 {
 	uint64_t end_ns = cap_now_ns() + ns;

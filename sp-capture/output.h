@@ -6,9 +6,10 @@
  * time, and all that goes anywhere else, is copied into blocks that a thread of its own writes, so
  * that the loop never waits for a reader.
  *
- * Where the reader of the pipe offers memory (perf/share.h; sp-unwind does), records are copied there
- * once, and the pipe is told where they lie: it costs less than half of a pipe's two copies and its
- * pages. As long as a slot is free, and in the stream's order with all that goes through the pipe.
+ * Where the reader of the pipe offers memory (perf/share.h; sp-unwind does), records are copied
+ * there once, and the pipe is told where they lie: it costs less than half of a pipe's two copies
+ * and its pages. As long as a slot is free, and in the stream's order with all that goes through
+ * the pipe.
  *
  * Between the two lie at most CAP_BLOCKS blocks (64 MiB). When they are full, samples are refused
  * (the caller counts them as lost); side-band has CAP_SPARE_BLOCKS more. */

@@ -1,6 +1,6 @@
-/* What sp-capture may do once all that has to be opened is open: what the rest of a recording needs,
- * no more. No fault in reading others' memory and files then loads a module, changes a user or
- * mounts something. */
+/* What sp-capture may do once all that has to be opened is open: what the rest of a recording
+ * needs, no more. No fault in reading others' memory and files then loads a module, changes a user
+ * or mounts something. */
 #ifndef CAP_PRIVILEGES_H
 #define CAP_PRIVILEGES_H
 

@@ -69,8 +69,8 @@ static void say_denied(struct cap_proc *q, const struct sp_err *why)
 	q->is_denied = true;
 }
 
-/* One process: an exec that was not seen, its mappings, the names of its threads, its end. False when
- * its mappings may not be read now. */
+/* One process: an exec that was not seen, its mappings, the names of its threads, its end. False
+ * when its mappings may not be read now. */
 static bool recover_process(struct cap_session *s, struct cap_proc *q, uint64_t sure_ns)
 {
 	struct sp_err err = {0};

@@ -24,8 +24,8 @@
 #define SHORT_TURN_NS 400000
 #define BPF_RING_MAX ((uint64_t)256 << 20) /* by default */
 #define BPF_RING_MIN ((uint64_t)8 << 20)   /* by default: some stacks of the greatest depth */
-/* What it begins with: the kernel clears all pages of a ring, a record takes what is used of a stack,
- * and most programs use less than half of that. */
+/* What it begins with: the kernel clears all pages of a ring, a record takes what is used of a
+ * stack, and most programs use less than half of that. */
 #define BPF_FIRST_MIN ((uint64_t)4 << 20)
 #define BPF_FIRST_STACK 20480u
 

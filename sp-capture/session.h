@@ -40,8 +40,8 @@ struct cap_session {
 	const struct cap_options *o; /* borrowed */
 	struct cap_kernel kernel;
 	struct cap_sampler sampler;
-	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine one for its
-	 * samples and, once that one grew, the one before. There is room for one more. */
+	/* Owned; one per CPU, or one more per CPU for its switches, or with the BPF engine one for
+	 * its samples and, once that one grew, the one before. There is room for one more. */
 	struct cap_ring *rings;
 	size_t n_cpus, n_rings, ring_bytes;
 	size_t first_ring_bytes, most_ring_bytes; /* the BPF engine's ring grows from the one to the other */
@@ -153,8 +153,8 @@ static inline size_t cap_session_perf_rings(const struct cap_session *s)
 	return s->bpf ? s->n_cpus : s->n_rings;
 }
 
-/* Queue what is new in the first n_rings rings, and take the arguments of execs. How many execs there
- * are among it: the events of execs see those of foreign processes too. */
+/* Queue what is new in the first n_rings rings, and take the arguments of execs. How many execs
+ * there are among it: the events of execs see those of foreign processes too. */
 int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err);
 /* Scan all rings and write what is due; all: everything there is. The number of new records. */
 int cap_session_drain(struct cap_session *s, bool all, struct sp_err *err);
@@ -185,8 +185,8 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 		    char cure[400], struct sp_err *err);
 void cap_session_deinit(struct cap_session *s);
 
-/* The ring that the CPUs share with the BPF engine, from options, kernel and sampler: what it begins
- * with, where it can grow, and what it grows to. */
+/* The ring that the CPUs share with the BPF engine, from options, kernel and sampler: what it
+ * begins with, where it can grow, and what it grows to. */
 void cap_session_bpf_ring(const struct cap_session *s, size_t *first, size_t *whole);
 
 #endif

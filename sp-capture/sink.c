@@ -52,8 +52,8 @@ static pid_t run(char *const *argv, int in, int out)
 	if (dup2(in, STDIN_FILENO) < 0 || (out >= 0 && dup2(out, STDOUT_FILENO) < 0))
 		_exit(127);
 	signal(SIGPIPE, SIG_DFL);
-	/* What goes to a whole process group - a terminal that is closed, timeout(1) - is for us: the
-	 * stages end with their input. */
+	/* What goes to a whole process group - a terminal that is closed, timeout(1) - is for us:
+	 * the stages end with their input. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN); /* until the stage catches it */

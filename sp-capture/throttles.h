@@ -25,8 +25,8 @@ struct cap_ring;
 void cap_throttles_deinit(struct cap_throttles *t);
 /* A THROTTLE or UNTHROTTLE record. */
 void cap_throttles_record(struct cap_emit *e, const struct cap_ring *r, const struct cap_entry *en);
-/* Of events without a ring, which have no such records: the kernel's limit is below their rate now, or
- * it is not; all CPUs alike. */
+/* Of events without a ring, which have no such records: the kernel's limit is below their rate now,
+ * or it is not; all CPUs alike. */
 void cap_throttles_limit(struct cap_emit *e, const uint32_t *cpus, size_t n, bool is_below,
 			 uint64_t time_ns);
 /* A thread's events are no more. */

@@ -29,7 +29,8 @@ void spool_filter_deinit(struct spool_filter *f);
 bool spool_filter_active(const struct spool_filter *f);
 bool spool_filter_has_range(const struct spool_filter *f);
 /* The range on the samples' clock, whose first one is at first_ns. */
-void spool_filter_begin(struct spool_filter *f, const struct sp_spool_info *info, uint64_t first_ns);
+void spool_filter_begin(struct spool_filter *f, const struct sp_spool_info *info,
+			uint64_t first_ns);
 bool spool_filter_wants(const struct spool_filter *f, uint64_t time_ns, int32_t pid, int32_t tid,
 			const char *comm);
 /* A loss; false before the start, too. */

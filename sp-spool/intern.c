@@ -5,17 +5,18 @@
 #define N_THREADS 4096u    /* powers of two */
 #define MIN_CHAINS 1024u
 #define MAX_CHAINS (1u << 19)
-/* The tables of addresses and of roots grow with that of the chains: a short profile has small ones. */
+/* The tables of addresses and of roots grow with that of the chains: a short profile has small
+ * ones. */
 #define ADDRS_PER_CHAIN 4u
 #define MAX_ADDRS (1u << 16)
 #define ROOTS_PER_CHAIN 2u
 #define MAX_ROOTS (1u << 15)
 /* A set of so many modules is left behind for a new one, which begins empty: who looks for a module
- * here, in the writer and in a reader goes through all of the set. Few processes run code of so many
- * files. */
+ * here, in the writer and in a reader goes through all of the set. Few processes run code of so
+ * many files. */
 #define SET_FULL 8192u
-/* Forked children begin with so many modules of their parents' before it has to be less than what is
- * put anew: a copy is short in the file, but not in a reader's memory. */
+/* Forked children begin with so many modules of their parents' before it has to be less than what
+ * is put anew: a copy is short in the file, but not in a reader's memory. */
 #define FREE_COPIES (UINT64_C(1) << 18)
 #define ROOT_STEP 4u /* every so many frames from the root a part is remembered */
 
@@ -25,7 +26,8 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 	*x = (struct spool_intern){.w = w, .reader = reader, .version = 1, .kset = SP_NONE,
 				   .chain_mask = MIN_CHAINS - 1,
 				   .addr_mask = MIN_CHAINS * ADDRS_PER_CHAIN - 1,
-				   .root_mask = MIN_CHAINS * ROOTS_PER_CHAIN - 1, .seed = {seed[0], seed[1]}};
+				   .root_mask = MIN_CHAINS * ROOTS_PER_CHAIN - 1,
+				   .seed = {seed[0], seed[1]}};
 	x->procs = sp_procs_new();
 	x->threads = calloc(N_THREADS, sizeof *x->threads);
 	x->addrs = calloc(x->addr_mask + 1, sizeof *x->addrs);
@@ -261,8 +263,9 @@ static uint32_t site_in(struct spool_intern *x, const struct sp_mapping *m, uint
 {
 	uint32_t file = file_of(x, m);
 	x->n_put++;
-	uint32_t n = file == SP_NONE ? SP_NONE
-				     : sp_spool_put_module(x->w, set, m->start, m->end, m->foff, file);
+	uint32_t n = file == SP_NONE
+			     ? SP_NONE
+			     : sp_spool_put_module(x->w, set, m->start, m->end, m->foff, file);
 	return n == SP_NONE ? SP_NONE : sp_spool_put_site(x->w, set, n, addr);
 }
 
@@ -549,7 +552,8 @@ int spool_intern_sample(struct spool_intern *x, const struct sp_record *rec,
 	int32_t pid = rec->has_tid && rec->pid >= 0 ? rec->pid : -1;
 	int32_t tid = rec->has_tid && rec->tid >= 0 ? rec->tid : -1;
 	struct spool_thread *t =
-		&x->threads[sp_mix64((uint64_t)(uint32_t)pid << 32 | (uint32_t)tid) & (N_THREADS - 1)];
+		&x->threads[sp_mix64((uint64_t)(uint32_t)pid << 32 | (uint32_t)tid) &
+			    (N_THREADS - 1)];
 	if (t->version != x->version || t->pid != pid || t->tid != tid) {
 		int rc = look_up_thread(x, t, pid, tid, err);
 		if (rc < 0)

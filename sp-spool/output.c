@@ -100,8 +100,8 @@ static int open_new(struct spool_output *o, const struct stat *old, struct sp_er
 }
 
 /*
- * The lock of a writer that was killed can stay for an instant: the helper of its sandbox has the file
- * until it first runs, and so has whoever looks at its /proc/PID/fd just then.
+ * The lock of a writer that was killed can stay for an instant: the helper of its sandbox has the
+ * file until it first runs, and so has whoever looks at its /proc/PID/fd just then.
  */
 static int lock_soon(int fd)
 {

@@ -1,5 +1,5 @@
-/* What our own wait records tell of times off the CPU (perf/ext.h, WAIT), until the samples come that they
- * are about: both in the order of time, the records up to a round earlier. */
+/* What our own wait records tell of times off the CPU (perf/ext.h, WAIT), until the samples come
+ * that they are about: both in the order of time, the records up to a round earlier. */
 #ifndef SPOOL_WAITS_H
 #define SPOOL_WAITS_H
 

@@ -1,6 +1,7 @@
 /* What a symbolizer's command says to an address (sp-sym.1, SYMBOLIZER COMMANDS): lines in pairs,
  * function and place, the innermost inlined function first, and an empty line. The form is that of
- * llvm-symbolizer; that of its --verbose also tells where functions begin. Pure: bytes in, levels out. */
+ * llvm-symbolizer; that of its --verbose also tells where functions begin. Pure: bytes in, levels
+ * out. */
 #ifndef SYM_ANSWER_H
 #define SYM_ANSWER_H
 

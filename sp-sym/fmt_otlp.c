@@ -311,9 +311,10 @@ int format_otlp(struct view *v, struct out *o, struct sp_err *err)
 		add_stacks(&p);
 		for (uint32_t i = 0; i < sp_spool_n_events(v->spool); i++)
 			if (v->event_shown[i])
-				add_profile(&p, i, v->by_weight ||
-						       (v->opt->weight == WEIGHT_DEFAULT &&
-							view_is_offcpu(sp_spool_event(v->spool, i))));
+				add_profile(&p, i,
+					    v->by_weight ||
+						    (v->opt->weight == WEIGHT_DEFAULT &&
+						     view_is_offcpu(sp_spool_event(v->spool, i))));
 		write_profiles(&p, o);
 		write_dictionary(&p, o);
 		p.failed |= p.mappings.failed || p.locations.failed || p.functions.failed ||

@@ -1,6 +1,7 @@
 /* speedscope: its own JSON (file-format-schema.json of speedscope 1.25), a sampled profile per
- * thread (and event, if there are several) with the samples in time order. It repeats the stack with each sample, so a long recording
- * is written with equal stacks together instead: the viewer's limit is near 500 MB. */
+ * thread (and event, if there are several) with the samples in time order. It repeats the stack
+ * with each sample, so a long recording is written with equal stacks together instead: the viewer's
+ * limit is near 500 MB. */
 #include <stdlib.h>
 
 #include "base/cli.h"
@@ -87,7 +88,8 @@ static void choose_event(struct writer *w, uint32_t event)
 		  (w->v->apart || view_weight_is_time(w->v));
 }
 
-static void begin_profile(struct writer *w, size_t index, uint32_t task, uint32_t event, uint64_t sum)
+static void begin_profile(struct writer *w, size_t index, uint32_t task, uint32_t event,
+			  uint64_t sum)
 {
 	const struct view_task *t = &w->v->tasks[task];
 	struct out name = {.memory = true};

@@ -132,8 +132,8 @@ static void write_symptoms(const struct sp_counters *c, uint64_t samples, struct
 		const struct symptom *s = &symptoms[i];
 		uint64_t value = c->v[s->counter];
 		/* Lost samples are a share of all that there were. */
-		double share =
-			view_percent(value, s->counter == SP_C_lost_events ? samples + value : samples);
+		double share = view_percent(value, s->counter == SP_C_lost_events ? samples + value
+										  : samples);
 		if (!value || share < s->percent)
 			continue;
 		shown++;
@@ -222,7 +222,8 @@ static int write_wait_groups(const struct view *v, enum view_group how, const ch
 }
 
 /* Of times off the CPU: what threads waited in, and for whom. */
-static int write_waits(const struct view *v, struct out *o, const struct term *t, struct sp_err *err)
+static int write_waits(const struct view *v, struct out *o, const struct term *t,
+		       struct sp_err *err)
 {
 	bool any = false;
 	for (size_t i = 0; i < v->n_rows && !any; i++)

@@ -1,9 +1,9 @@
 /* text: what `perf script` prints, for its many readers: stackcollapse-perf.pl, inferno,
  * speedscope, the Firefox profiler. They split lines with patterns, so names are made to fit those:
  * no blanks in comm and module, no ';', no "->" in functions (it would split a frame in two), none
- * that begins with a parenthesis (such frames would be dropped). What perf does not tell, the state and the
- * waker of a time off the CPU, stands in a line behind the sample's first one that begins with '#': all skip
- * those, but not as the first line of a file. */
+ * that begins with a parenthesis (such frames would be dropped). What perf does not tell, the state
+ * and the waker of a time off the CPU, stands in a line behind the sample's first one that begins
+ * with '#': all skip those, but not as the first line of a file. */
 #include <stdlib.h>
 
 #include "base/stop.h"

@@ -140,8 +140,9 @@ int groups_init(struct groups *g, const struct view *v, enum view_group how, str
 	struct sp_intern seen = {0};
 	struct sp_buf name = {0};
 	*g = (struct groups){0};
-	bool ok = how == GROUP_STATE || how == GROUP_WAKER ? group_waits(g, v, how, &seen, &name)
-							   : group_tasks(g, v, how, &seen, &name, err);
+	bool ok = how == GROUP_STATE || how == GROUP_WAKER
+			  ? group_waits(g, v, how, &seen, &name)
+			  : group_tasks(g, v, how, &seen, &name, err);
 	sp_intern_deinit(&seen);
 	sp_buf_deinit(&name);
 	if (ok)

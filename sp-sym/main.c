@@ -75,7 +75,8 @@ static void progress(void *ctx, size_t done, size_t total)
 /* The same for a debug file that comes from a server, which is worth a word at once. */
 static void fetching(const char *build_id, int64_t done, int64_t total)
 {
-	fprintf(stderr, "\rsp-sym: fetching the debug file of build-id %.12s: %.1f of %.1f MB\033[K",
+	fprintf(stderr,
+		"\rsp-sym: fetching the debug file of build-id %.12s: %.1f of %.1f MB\033[K",
 		build_id, (double)done / 1e6, (double)total / 1e6);
 	fflush(stderr);
 	progress_shown = true;
@@ -353,7 +354,8 @@ static int follow(const struct view_options *opt)
 static int name_addresses(const struct view_options *opt)
 {
 	const char *write_dir = cache_path(opt);
-	struct sp_symfile_options o = {.debug = {opt->resolver.debug_dirs, opt->resolver.n_debug_dirs,
+	struct sp_symfile_options o = {.debug = {opt->resolver.debug_dirs,
+						 opt->resolver.n_debug_dirs,
 						 opt->resolver.fetch_debug, NULL},
 				       .cache = opt->resolver.cache};
 	sp_sandbox_enter(&(struct sp_sandbox){.write_dirs = &write_dir, .n_write_dirs = 1});

@@ -97,7 +97,8 @@ static const struct sp_opt opts[] = {
 		       "lines of top (40), of each half of diff (20), files of lines (8);\n"
 		       "0 = all"},
 	[OPT_SORT] = {"sort", 0, "self|total", "order of top and diff"},
-	[OPT_WIDTH] = {"width", 0, "N", "columns of top, tree, diff and lines (else the terminal's)"},
+	[OPT_WIDTH] = {"width", 0, "N",
+		       "columns of top, tree, diff and lines (else the terminal's)"},
 	[OPT_FOLLOW] = {"follow", 0, NULL,
 			"watch a recording that goes on: the view anew each second"},
 	[OPT_REQUIRE] = {"require", 0, "P%", "fail when fewer frames have names"},
@@ -279,8 +280,8 @@ static void set_source(struct view_options *opt, int which, const char *arg)
 /* Options that say what is shown, and how. */
 static void set_view(struct view_options *opt, int which, const char *arg)
 {
-	static const char *const groups[] = {"none", "process", "thread", "comm", "pool", "container",
-					    "state", "waker", NULL};
+	static const char *const groups[] = {"none",      "process", "thread", "comm", "pool",
+					     "container", "state",   "waker",  NULL};
 	static const char *const weights[] = {"samples", "weight", "time", NULL};
 	static const char *const tables[] = {"samples", "stacks", NULL};
 	static const char *const sorts[] = {"self", "total", NULL};
@@ -450,8 +451,8 @@ static void check(const struct view_options *opt)
 		sp_usage_error("--file has no meaning for --format=%s", f->name);
 	if (opt->stacks_table && strcmp(f->name, "jsonl") != 0)
 		sp_usage_error("--table has no meaning for --format=%s", f->name);
-	bool filtered = opt->from.kind != SP_MOMENT_OPEN || opt->to.kind != SP_MOMENT_OPEN || opt->pids.n ||
-			opt->tids.n || opt->comms.n || opt->events.n;
+	bool filtered = opt->from.kind != SP_MOMENT_OPEN || opt->to.kind != SP_MOMENT_OPEN ||
+			opt->pids.n || opt->tids.n || opt->comms.n || opt->events.n;
 	bool by_name = opt->modules.n || opt->functions.n || opt->kernel_only || opt->user_only ||
 		       opt->hide_runtime;
 	if (f->no_names && by_name)

@@ -16,7 +16,8 @@
 #define OUT_PIECES 1024 /* Linux takes no more in one call (UIO_MAXIOV) */
 
 /* One member, however long: viewers in browsers read only the first of a gzip file. ISA-L's highest
- * level takes a sixth of the time of libdeflate's level 6, for 1.14 times the bytes, and bounded memory. */
+ * level takes a sixth of the time of libdeflate's level 6, for 1.14 times the bytes, and bounded
+ * memory. */
 #define GZIP_LEVEL 3
 struct out_gzip {
 	struct isal_zstream z;

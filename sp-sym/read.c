@@ -16,8 +16,8 @@ static uint32_t new_frame(struct view *v, const struct sp_spool_frame *f, int32_
 	return (uint32_t)v->n_frames - 1;
 }
 
-/* Where the number + 1 of a frame is that all processes share; NULL when memory ends. The spool's own
- * numbers are dense. */
+/* Where the number + 1 of a frame is that all processes share; NULL when memory ends. The spool's
+ * own numbers are dense. */
 static uint32_t *shared_frame(struct view *v, uint32_t frame_id)
 {
 	size_t old = v->shared_cap;
@@ -29,8 +29,8 @@ static uint32_t *shared_frame(struct view *v, uint32_t frame_id)
 	return &v->shared[frame_id];
 }
 
-/* Files and the kernel are the same for all processes; code without a file is named by the process's
- * own perf map. */
+/* Files and the kernel are the same for all processes; code without a file is named by the
+ * process's own perf map. */
 static uint32_t add_frame(struct view *v, const struct sp_spool_frame *f, uint32_t pid_index,
 			  int32_t pid, uint64_t time_ns)
 {

@@ -9,7 +9,8 @@ const char *wait_state(const struct view *v, const struct view_row *row)
 {
 	if (!is_off(v, row))
 		return "on CPU";
-	return row->wait ? sp_spool_wait_state(sp_spool_wait(v->spool, row->wait).state) : "unknown";
+	return row->wait ? sp_spool_wait_state(sp_spool_wait(v->spool, row->wait).state)
+			 : "unknown";
 }
 
 const char *wait_comm(const struct sp_spool_wait *w)

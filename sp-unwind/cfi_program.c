@@ -638,8 +638,8 @@ void cfi_marks_deinit(struct cfi_marks *m)
 	*m = (struct cfi_marks){0};
 }
 
-/* By the whole interpreter. Apart: its rows are three pages of stack, each of which is touched where
- * stacks are guarded against clashes. */
+/* By the whole interpreter. Apart: its rows are three pages of stack, each of which is touched
+ * where stacks are guarded against clashes. */
 static __attribute__((noinline)) bool row_small(const struct cfi_section *s,
 						const struct cfi_fde *fde, uint64_t pc,
 						uint32_t fp_reg, struct cfi_row *out)

@@ -89,8 +89,8 @@ static bool is_plain(const struct cfi_table *t)
 	return t->word_bytes == 4 && !t->swap;
 }
 
-/* How many of the entries up to high have an address <= pc, when those up to low have. Branches, not
- * conditional moves: the addresses of a profile repeat, so that prediction breaks the chain of
+/* How many of the entries up to high have an address <= pc, when those up to low have. Branches,
+ * not conditional moves: the addresses of a profile repeat, so that prediction breaks the chain of
  * loads. */
 static size_t search(const struct cfi_table *t, uint64_t pc, size_t low, size_t high)
 {

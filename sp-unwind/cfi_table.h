@@ -15,8 +15,8 @@ struct cfi_table {
 	uint64_t eh_frame_svma; /* 0 = not said, or not directly */
 };
 
-/* Never fails: what can't be read leaves n = 0 and eh_frame_svma = 0. Cost: a few entries of the first
- * page are looked at; an order that is wrong elsewhere shows when a search fails. */
+/* Never fails: what can't be read leaves n = 0 and eh_frame_svma = 0. Cost: a few entries of the
+ * first page are looked at; an order that is wrong elsewhere shows when a search fails. */
 void cfi_table_init(struct cfi_table *t, const struct cfi_section *s, const uint8_t *hdr,
 		    size_t size, uint64_t hdr_svma);
 /* Whether all entries ascend. ~0.5 ns each. */

@@ -174,7 +174,8 @@ static bool new_thread(struct uw_walk *k, const struct uw_map *map)
 	svma = k->pc - map->bias;
 	for (uint64_t a = svma + 1; a <= svma + CLONE_GAP_MAX; a++)
 		if (uw_module_find(map->module, a, &s, &fde))
-			return fde.begin == a && uw_rule_make(map->module, a, NULL).kind == UW_RULE_END;
+			return fde.begin == a &&
+			       uw_rule_make(map->module, a, NULL).kind == UW_RULE_END;
 	return false;
 }
 
@@ -239,9 +240,9 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 	return UW_NO_CFI;
 }
 
-/* The rule of the code at pc. r was made for what lies behind a call if there seems to be one before
- * pc, else for an instruction: of an interrupted one, the last bytes of a call may seem to end with
- * its first; and a coroutine's first function returns to where nobody called. */
+/* The rule of the code at pc. r was made for what lies behind a call if there seems to be one
+ * before pc, else for an instruction: of an interrupted one, the last bytes of a call may seem to
+ * end with its first; and a coroutine's first function returns to where nobody called. */
 static struct uw_rule own_rule(const struct uw_walk *k, const struct uw_map *map, struct uw_rule r)
 {
 	if (!map || !map->module)

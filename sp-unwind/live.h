@@ -17,9 +17,10 @@ bool un_boot_id(char out[40]);
 /* Whether name and release are those of this machine's kernel. */
 bool un_is_host(const char *hostname, const char *release);
 /* Whether perf's mapping of the kernel ("[kernel.kallsyms]_text", of which symbol is what follows
- * the bracket) is of the one that runs: its code begins at the same address, which most kernels choose at boot, and is as long to the byte, which
- * another build hardly is. Costs what the kernel needs to print its symbols, 40 ms; false where
- * /proc/kallsyms hides addresses, and for mappings whose end perf had to guess. */
+ * the bracket) is of the one that runs: its code begins at the same address, which most kernels
+ * choose at boot, and is as long to the byte, which another build hardly is. Costs what the kernel
+ * needs to print its symbols, 40 ms; false where /proc/kallsyms hides addresses, and for mappings
+ * whose end perf had to guess. */
 bool un_is_kernel(const char *symbol, uint64_t start, uint64_t bytes);
 
 #endif

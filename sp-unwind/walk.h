@@ -20,9 +20,9 @@ struct uw_module;
  * sound. Never fails for lack of CFI: such a module just has none. */
 int uw_module_new(struct uw_module **out, struct sp_elf *elf, struct sp_elf *debug,
 		  struct sp_err *err);
-/* The same, but what is not needed to find addresses in it waits until a rule is asked for: then, in
- * whichever thread, elf's section headers are read, if they are not yet, and find_debug(elf, ctx)
- * gives the debug file or NULL. Most files of a process never get there. */
+/* The same, but what is not needed to find addresses in it waits until a rule is asked for: then,
+ * in whichever thread, elf's section headers are read, if they are not yet, and find_debug(elf,
+ * ctx) gives the debug file or NULL. Most files of a process never get there. */
 typedef struct sp_elf *uw_find_debug(const struct sp_elf *elf, const void *ctx);
 int uw_module_new_later(struct uw_module **out, struct sp_elf *elf, uw_find_debug *find_debug,
 			const void *ctx, struct sp_err *err);

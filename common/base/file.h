@@ -16,9 +16,9 @@
 #define SP_OPEN_NOFOLLOW 1
 int sp_file_open(const char *path, int flags, struct sp_err *err);
 
-/* A whole file, read-only. Tools map it: bytes that it loses while it is mapped read as zero instead
- * of raising SIGBUS (the first map installs the handler that does this). A library, whose program
- * owns the signals, has a copy in memory. */
+/* A whole file, read-only. Tools map it: bytes that it loses while it is mapped read as zero
+ * instead of raising SIGBUS (the first map installs the handler that does this). A library, whose
+ * program owns the signals, has a copy in memory. */
 struct sp_map_file {
 	const uint8_t *data; /* NULL when size is 0 */
 	size_t size;

@@ -10,8 +10,8 @@
 
 #define HEAP_BYTES ((size_t)32 << 20) /* address space: what is not touched costs nothing */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
-/* What a short profile needs: a large page that is used in part costs more than small ones, and much
- * more where a hypervisor has to find the memory first. */
+/* What a short profile needs: a large page that is used in part costs more than small ones, and
+ * much more where a hypervisor has to find the memory first. */
 #define SMALL_BYTES ((uintptr_t)2 << 20)
 
 void sp_heap_prepare(void)

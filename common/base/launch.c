@@ -68,7 +68,8 @@ int sp_launch_new(struct sp_launch **out, char *const *argv,
 {
 	int fds[2], rc = 0;
 	if (!argv || !argv[0])
-		return sp_err_set(err, SP_ERR_INVALID, EINVAL, "cannot launch: there is no command");
+		return sp_err_set(err, SP_ERR_INVALID, EINVAL,
+				  "cannot launch: there is no command");
 	bool has_env = options && options->env;
 	struct sp_launch *l = calloc(1, sizeof *l);
 	char **env = has_env ? make_env(options->env) : NULL;
@@ -131,7 +132,8 @@ int sp_launch_resume(struct sp_launch *l, struct sp_err *err)
 {
 	int os = 0;
 	if (l->fd < 0)
-		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot launch %s: it runs already", l->name);
+		return sp_err_set(err, SP_ERR_INVALID, 0, "cannot launch %s: it runs already",
+				  l->name);
 	ssize_t n = send(l->fd, "", 1, MSG_NOSIGNAL); /* fails when something killed it */
 	if (n == 1)
 		do

@@ -299,7 +299,8 @@ int sp_exit_watch_wait(struct sp_exit_watch *w, int timeout_ms, struct sp_err *e
 			return 0;
 		if (p.revents & (POLLERR | POLLNVAL))
 			return sp_err_set(err, SP_ERR_IO, EBADF,
-					  "cannot watch process %d: its pidfd is not valid", w->pid);
+					  "cannot watch process %d: its pidfd is not valid",
+					  w->pid);
 		w->ended = n > 0 || (w->fd < 0 && has_ended(w));
 		if (!steps)
 			break;

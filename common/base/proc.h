@@ -21,8 +21,8 @@ struct sp_stat {
 /* /proc/PID/task/TID/stat; false when the thread is gone. */
 bool sp_stat_read(int32_t pid, int32_t tid, struct sp_stat *out);
 
-/* A number of the text of a stat file by its field, as proc(5) counts them; 0 when absent or hidden.
- * Fields are counted after the last ')': a name may hold anything. */
+/* A number of the text of a stat file by its field, as proc(5) counts them; 0 when absent or
+ * hidden. Fields are counted after the last ')': a name may hold anything. */
 uint64_t sp_stat_field(const char *text, size_t len, unsigned field);
 
 /* Append all processes there are now. */

@@ -10,8 +10,8 @@ struct sp_key {
 	uint32_t key, at; /* at: whose key it is; goes along */
 };
 
-/* By key, in order of arrival where keys are equal; max: the largest key, or more. False when memory
- * ends. */
+/* By key, in order of arrival where keys are equal; max: the largest key, or more. False when
+ * memory ends. */
 bool sp_keys_sort(struct sp_key *keys, size_t n, uint32_t max);
 
 #endif

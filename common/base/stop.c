@@ -46,8 +46,8 @@ static void on_int(long long now_ms)
 		sp_stop_raise(1);
 }
 
-/* Of a pipeline all stages get it at once: the source ends, and what is in the pipes is the rest. SIGHUP
- * comes twice: by the kernel, and by the shell that ends. */
+/* Of a pipeline all stages get it at once: the source ends, and what is in the pipes is the rest.
+ * SIGHUP comes twice: by the kernel, and by the shell that ends. */
 static void on_end(int sig, long long now_ms)
 {
 	long long none = 0;

@@ -73,8 +73,8 @@ bool sp_map64_put(struct sp_map64 *m, uint64_t key, uint32_t value)
 	return true;
 }
 
-/* What stands behind the hole moves up, unless it would stand before its own place then: look-ups end
- * at the first free slot. */
+/* What stands behind the hole moves up, unless it would stand before its own place then: look-ups
+ * end at the first free slot. */
 void sp_map64_remove(struct sp_map64 *m, uint64_t key)
 {
 	if (sp_map64_get(m, key) == SP_NOT_FOUND)

@@ -265,7 +265,8 @@ static int unpack_bzip2(struct unpack *u, const struct sp_map_file *map, uint8_t
 		size_t n = ROOM - z.avail_out;
 		made += n;
 		if (got != BZ_OK && got != BZ_STREAM_END)
-			rc = sp_err_set(err, SP_ERR_CORRUPT, 0, "cannot be unpacked (bzip2: %d)", got);
+			rc = sp_err_set(err, SP_ERR_CORRUPT, 0, "cannot be unpacked (bzip2: %d)",
+					got);
 		else if (made > UNPACKED_MAX)
 			rc = sp_err_set(err, SP_ERR_LIMIT, 0, "unpacks to more than 16 GiB");
 		else if (got == BZ_OK && !n && !z.avail_in && at == map->size)

@@ -3,8 +3,8 @@
  * …/HEX/vdso, …/HEX/kallsyms; before perf 4.10 …/HEX is the file itself).
  *
  * A tarball is unpacked when something is first asked of it, whole, since bzip2 gives no way to one
- * member; what is no file of a build-id is dropped at once. At most SP_ARCHIVE_MAX bytes are kept of
- * all tarballs together. Any thread may ask; the rest is for one. */
+ * member; what is no file of a build-id is dropped at once. At most SP_ARCHIVE_MAX bytes are kept
+ * of all tarballs together. Any thread may ask; the rest is for one. */
 #ifndef SP_ELF_ARCHIVE_H
 #define SP_ELF_ARCHIVE_H
 
@@ -23,8 +23,8 @@ void sp_archives_free(struct sp_archives *a);
  * one, when it is NULL. false: no memory. */
 bool sp_archives_add(struct sp_archives **a, const char *path);
 
-/* What a user gave as a folder of debug files: 1 when it is a tarball, by its first bytes, 0 when it
- * is a folder; else why it is neither. */
+/* What a user gave as a folder of debug files: 1 when it is a tarball, by its first bytes, 0 when
+ * it is a folder; else why it is neither. */
 int sp_archives_is_tarball(const char *path, struct sp_err *err);
 
 /* The file of a build-id, name being "elf", "vdso" or "kallsyms": 1 and its bytes, which live as

@@ -9,11 +9,11 @@
 
 #include "base/build_id.h"
 
-/* Of larger files the first and the last half of so many bytes are hashed, the headers and first code,
- * and the tables of symbols, which stand at the end and have every function's address; and of what is
- * between a page in each MiB. A function that has another size moves all that follows it: two
- * builds whose functions lie at the same places unwind and are named alike. Reading all of a compiler's
- * 150 MB cost more than all samples of a short run. */
+/* Of larger files the first and the last half of so many bytes are hashed, the headers and first
+ * code, and the tables of symbols, which stand at the end and have every function's address; and of
+ * what is between a page in each MiB. A function that has another size moves all that follows it:
+ * two builds whose functions lie at the same places unwind and are named alike. Reading all of a
+ * compiler's 150 MB cost more than all samples of a short run. */
 #define SP_CONTENT_HASH_MAX ((size_t)8 << 20)
 
 /* The parts of a file that are hashed, in order: where part i (from 0 on) begins; its size, 0 = there

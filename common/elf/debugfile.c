@@ -71,7 +71,8 @@ static int start(struct search *s, struct sp_elf *out, const struct sp_elf *e, c
 
 static bool is_itself(const struct search *s, const struct sp_elf *found)
 {
-	return s->e && s->e->map.ino && found->map.ino == s->e->map.ino && found->map.dev == s->e->map.dev;
+	return s->e && s->e->map.ino && found->map.ino == s->e->map.ino &&
+	       found->map.dev == s->e->map.dev;
 }
 
 static bool same_machine(const struct search *s, const struct sp_elf *found)

@@ -40,7 +40,8 @@ static int read_header(struct sp_elf *e, struct header *h, struct sp_err *err)
 	uint8_t class = id.p[EI_CLASS], order = id.p[EI_DATA];
 	if ((class != ELFCLASS32 && class != ELFCLASS64) ||
 	    (order != ELFDATA2LSB && order != ELFDATA2MSB))
-		return sp_err_set(err, SP_ERR_CORRUPT, 0, "ELF header: unknown class or byte order");
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "ELF header: unknown class or byte order");
 	e->is64 = class == ELFCLASS64;
 	e->swap = order == ELFDATA2MSB;
 	struct sp_cursor c = at(e, EI_NIDENT, e->is64 ? 48 : 36);
@@ -187,7 +188,8 @@ static void sections_build_id(struct sp_elf *e)
 {
 	for (size_t i = 0; i < e->n_sections; i++) {
 		const struct sp_section *s = &e->sections[i];
-		if (s->type == SHT_NOTE && note_build_id(e, s->foff, s->size, s->align, &e->build_id))
+		if (s->type == SHT_NOTE &&
+		    note_build_id(e, s->foff, s->size, s->align, &e->build_id))
 			return;
 	}
 }

@@ -63,8 +63,9 @@ struct sp_elf {
 int sp_elf_init(struct sp_elf *e, const void *data, size_t size, struct sp_err *err);
 /* The same without touching the image, as long as its header, its segments and its build-id lie in
  * `head`, a copy of its first bytes: to touch a mapped file and to give back what the kernel maps
- * around that place costs some 5 us (measured on Linux 6.18). Then sections_unread is set, and there
- * are no sections before one thread has called sp_elf_read_sections, which fails for memory only. */
+ * around that place costs some 5 us (measured on Linux 6.18). Then sections_unread is set, and
+ * there are no sections before one thread has called sp_elf_read_sections, which fails for memory
+ * only. */
 int sp_elf_init_head(struct sp_elf *e, const void *data, size_t size, const void *head,
 		     size_t head_bytes, struct sp_err *err);
 int sp_elf_read_sections(struct sp_elf *e, struct sp_err *err);
@@ -74,7 +75,7 @@ int sp_elf_open_fd(struct sp_elf *e, int fd, const char *name, struct sp_err *er
 void sp_elf_close(struct sp_elf *e);
 
 const struct sp_section *sp_elf_section(const struct sp_elf *e, const char *name); /* or NULL */
-const struct sp_segment *sp_elf_segment(const struct sp_elf *e, uint32_t type);    /* first, or NULL */
+const struct sp_segment *sp_elf_segment(const struct sp_elf *e, uint32_t type); /* first, or NULL */
 
 /* The bytes of a section. Compressed ones (SHF_COMPRESSED zlib and zstd, .zdebug_*) are inflated
  * into *owned, which the caller frees (it is NULL when the bytes are in place). 0 and
@@ -108,8 +109,8 @@ static inline struct sp_cursor sp_elf_cursor(const struct sp_elf *e, const void 
 
 /* Lower-case hex into out (2 * len + 1 bytes). */
 void sp_build_id_hex(const struct sp_build_id *id, char out[2 * SP_BUILD_ID_MAX + 1]);
-/* Whether a recording may have `recorded` for a file with that build-id: perf pads short ones with zeros
- * to 20 bytes and cuts long ones. */
+/* Whether a recording may have `recorded` for a file with that build-id: perf pads short ones with
+ * zeros to 20 bytes and cuts long ones. */
 bool sp_build_id_recorded(const struct sp_build_id *recorded, const struct sp_build_id *file);
 
 #endif

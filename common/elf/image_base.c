@@ -111,7 +111,8 @@ bool sp_elf_foff_to_svma(const struct sp_elf *e, uint64_t foff, uint64_t *svma)
 	for (size_t i = 0; i < e->n_segments && !best; i++) {
 		const struct sp_segment *s = &e->segments[i];
 		struct range seg;
-		if (segment_range(s, &seg) && (s->flags & PF_X) && foff >= (seg.start & ~(page - 1)) &&
+		if (segment_range(s, &seg) && (s->flags & PF_X) &&
+		    foff >= (seg.start & ~(page - 1)) &&
 		    foff < ((seg.end + page - 1) & ~(page - 1)))
 			best = s;
 	}

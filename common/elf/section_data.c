@@ -27,7 +27,8 @@ static bool read_packing(const struct sp_elf *e, const struct sp_section *s, str
 			sp_cur_u32(&c);
 		p->raw_size = e->is64 ? sp_cur_u64(&c) : sp_cur_u32(&c);
 		sp_cur_skip(&c, e->is64 ? 8 : 4);
-	} else if (!strncmp(s->name, ".zdebug_", 8) && p->size >= 12 && !memcmp(p->data, "ZLIB", 4)) {
+	} else if (!strncmp(s->name, ".zdebug_", 8) && p->size >= 12 &&
+		   !memcmp(p->data, "ZLIB", 4)) {
 		p->kind = ELFCOMPRESS_ZLIB;
 		sp_cur_skip(&c, 4);
 		c.swap = true;
@@ -59,8 +60,8 @@ int sp_elf_section_data(const struct sp_elf *e, const struct sp_section *s, cons
 		p = (struct packed){.data = e->data + s->foff, .size = s->size};
 	}
 	if (!read_packing(e, s, &p))
-		return sp_err_set(err, SP_ERR_CORRUPT, 0, "section %s: its compression header is cut",
-				  s->name);
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "section %s: its compression header is cut", s->name);
 	if (!p.kind) {
 		*data = p.data;
 		*size = p.size;
@@ -73,8 +74,8 @@ int sp_elf_section_data(const struct sp_elf *e, const struct sp_section *s, cons
 	/* zlib reaches 1032:1 at most; zstd more, but not on debug data. A header that promises more
 	 * than that lies, and must not reach the allocator. */
 	if (p.raw_size > SP_SECTION_MAX || p.raw_size / 1100 > p.size)
-		return sp_err_set(err, SP_ERR_LIMIT, 0, "section %s: %llu bytes when inflated", s->name,
-				  (unsigned long long)p.raw_size);
+		return sp_err_set(err, SP_ERR_LIMIT, 0, "section %s: %llu bytes when inflated",
+				  s->name, (unsigned long long)p.raw_size);
 	uint8_t *raw = malloc(p.raw_size ? p.raw_size : 1);
 	if (!raw)
 		return sp_err_nomem(err);
@@ -83,8 +84,8 @@ int sp_elf_section_data(const struct sp_elf *e, const struct sp_section *s, cons
 			  : ZSTD_decompress(raw, p.raw_size, p.data, p.size) == p.raw_size;
 	if (!ok) {
 		free(raw);
-		return sp_err_set(err, SP_ERR_CORRUPT, 0, "section %s: its compressed data is damaged",
-				  s->name);
+		return sp_err_set(err, SP_ERR_CORRUPT, 0,
+				  "section %s: its compressed data is damaged", s->name);
 	}
 	sp_map_file_release(&e->map, p.data, p.size);
 	*data = raw;

@@ -4,11 +4,12 @@
  * An address space is an immutable, sorted list of mappings once it has been handed out
  * (sp_space_hold); the next change makes a copy. Workers keep the snapshot they were given.
  *
- * Cost: a fork shares its parent's space until one of the two changes it, and most of it after that:
- * a space is an array of chunks of at most SP_CHUNK_MAPPINGS mappings, a new mapping is a binary
- * search, a new chunk and a copy of the chunks' addresses. Memory is bounded: exited processes and threads are kept for late samples, the last
- * SP_PROCS_EXITED of them; live ones up to SP_PROCS_LIVE, mappings of a space up to
- * SP_SPACE_MAPPINGS, files up to SP_PROCS_FILES (later ones share one nameless entry). */
+ * Cost: a fork shares its parent's space until one of the two changes it, and most of it after
+ * that: a space is an array of chunks of at most SP_CHUNK_MAPPINGS mappings, a new mapping is a
+ * binary search, a new chunk and a copy of the chunks' addresses. Memory is bounded: exited
+ * processes and threads are kept for late samples, the last SP_PROCS_EXITED of them; live ones up
+ * to SP_PROCS_LIVE, mappings of a space up to SP_SPACE_MAPPINGS, files up to SP_PROCS_FILES (later
+ * ones share one nameless entry). */
 #ifndef SP_MAPS_PROCS_H
 #define SP_MAPS_PROCS_H
 
@@ -95,9 +96,9 @@ void sp_procs_free(struct sp_procs *p);
  * when something changed, 0 not, an error when memory ends. */
 int sp_procs_apply(struct sp_procs *p, const struct sp_record *rec, struct sp_err *err);
 
-/* The mappings that the last sp_procs_apply cut or took away, as they were, in a process's space (not
- * the kernel's). What FORK and exec leave behind is told by serial, generation and exec_count. Valid
- * until the next apply. */
+/* The mappings that the last sp_procs_apply cut or took away, as they were, in a process's space
+ * (not the kernel's). What FORK and exec leave behind is told by serial, generation and exec_count.
+ * Valid until the next apply. */
 const struct sp_mapping *sp_procs_replaced(const struct sp_procs *p, size_t *n);
 
 /* The process of a pid, made when unknown; pid -1 is the kernel's own address space. Valid until

@@ -117,8 +117,8 @@ static bool own(struct sp_space **s, size_t more)
 	return true;
 }
 
-/* The mappings that take the place of some whole chunks: parts of the first and of the last one, and
- * what comes between. */
+/* The mappings that take the place of some whole chunks: parts of the first and of the last one,
+ * and what comes between. */
 struct change {
 	size_t first, end; /* chunks of before */
 	uint32_t n;

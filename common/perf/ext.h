@@ -79,8 +79,8 @@ int sp_ext_write(struct sp_writer *w, enum sp_ext_kind kind, const void *payload
 		 struct sp_err *err);
 
 /* One fragment of an object into a buffer, for a producer that spreads a large one between other
- * records: the part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments carry the
- * same kind and object number (sp_writer_next_object) and come in order. */
+ * records: the part that stands at offset of total bytes, at most SP_EXT_PAYLOAD_MAX. All fragments
+ * carry the same kind and object number (sp_writer_next_object) and come in order. */
 void sp_ext_encode_part(struct sp_buf *out, enum sp_ext_kind kind, uint64_t object, uint64_t offset,
 			uint64_t total, const void *part, size_t part_size);
 

@@ -1,7 +1,7 @@
 /* The folder that `perf record --threads` leaves: `data` is a perf.data file with the header and
- * what perf wrote itself; data.0, data.1, … hold the records of one thread's ring buffers each, bare
- * and without rounds (tried with perf 6.1; tools/perf/Documentation/ of Linux has the layout in
- * perf.data-directory-format.txt). That of --kcore has `data` alone, and the kernel's image. */
+ * what perf wrote itself; data.0, data.1, … hold the records of one thread's ring buffers each,
+ * bare and without rounds (tried with perf 6.1; tools/perf/Documentation/ of Linux has the layout
+ * in perf.data-directory-format.txt). That of --kcore has `data` alone, and the kernel's image. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>

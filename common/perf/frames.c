@@ -182,8 +182,8 @@ static void give_up_expanding(struct sp_reader *r, const char *why)
 	r->in->decomp = NULL;
 }
 
-/* Have the header of the next record that is compressed; what no record can hold is passed over, and
- * may go on in the next compressed one. */
+/* Have the header of the next record that is compressed; what no record can hold is passed over,
+ * and may go on in the next compressed one. */
 static int expanded_header(struct sp_reader *r, struct frame *f, const uint8_t **p,
 			   struct sp_err *err)
 {

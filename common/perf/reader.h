@@ -33,9 +33,9 @@ struct sp_perf_info {
 enum sp_reader_flag {
 	SP_READER_UNORDERED = 1, /* give records as they stand in the input, do not order them */
 	SP_READER_SHARE = 2,     /* of a pipe: offer its writer memory for them (share.h) */
-	SP_READER_TRIM = 4,      /* of a file: leave the far side of large stacks where it is (trim.h);
-				  * in raw and size such a sample is shorter than in the file */
-	SP_READER_LATE = 8,      /* give samples undecoded: sp_late_decode */
+	SP_READER_TRIM = 4, /* of a file: leave the far side of large stacks where it is (trim.h);
+			     * in raw and size such a sample is shorter than in the file */
+	SP_READER_LATE = 8, /* give samples undecoded: sp_late_decode */
 };
 
 /* Open an input: path "-" or NULL reads fd 0; a folder is that of perf record --threads. Parses the
@@ -55,11 +55,11 @@ void sp_reader_close(struct sp_reader *r);
 int sp_reader_next(struct sp_reader *r, struct sp_record *rec, struct sp_err *err);
 struct sp_chunk *sp_reader_chunk(struct sp_reader *r); /* of the record just returned */
 
-/* With SP_READER_LATE all samples that are not known to be malformed are given with is_late: to order
- * them and to find their processes takes one cache line of each, and what else they say is read by
- * whom it is for, in any thread that holds their chunk. False: it is malformed after all, of which
- * the reader is to be told (in its own thread, before its state is asked for; of several samples
- * the first is enough). */
+/* With SP_READER_LATE all samples that are not known to be malformed are given with is_late: to
+ * order them and to find their processes takes one cache line of each, and what else they say is
+ * read by whom it is for, in any thread that holds their chunk. False: it is malformed after all,
+ * of which the reader is to be told (in its own thread, before its state is asked for; of several
+ * samples the first is enough). */
 bool sp_late_decode(struct sp_record *rec, const struct sp_late *late);
 void sp_reader_reject(struct sp_reader *r, const struct sp_late *late);
 
@@ -93,18 +93,19 @@ const uint8_t *sp_reader_feature(const struct sp_reader *r, unsigned feature, si
  * beyond the last. */
 struct sp_build_id_record; /* writer.h; the path is the reader's until the next record */
 bool sp_reader_build_id_at(const struct sp_reader *r, size_t i, struct sp_build_id_record *out);
-/* How often the next record was waited for: of a live stream, when all that had come was read. A file
- * is never waited for. */
+/* How often the next record was waited for: of a live stream, when all that had come was read. A
+ * file is never waited for. */
 uint64_t sp_reader_n_waits(const struct sp_reader *r);
-/* Any thread, until the reader is closed: bring some of what a mapped file's reading needs next into
- * memory, which is most of a warm file's cost. False: there is nothing to do at the moment. */
+/* Any thread, until the reader is closed: bring some of what a mapped file's reading needs next
+ * into memory, which is most of a warm file's cost. False: there is nothing to do at the moment. */
 bool sp_reader_help(struct sp_reader *r);
 /* Tell threads that sleep when there is again: called in the reader's thread, now and then. */
 void sp_reader_on_help(struct sp_reader *r, void (*wake)(void *ctx), void *ctx);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,
  * skipped_records (unknown kinds, which are given all the same, AUX data, which is not, and tracing
- * data, whose record is given while its content is the feature of that name), lost_events (sum of LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream
- * of ours the loss records (ext.h) and counters of the stages say more than LOST does. */
+ * data, whose record is given while its content is the feature of that name), lost_events (sum of
+ * LOST), lost_samples (sum of LOST_SAMPLES), throttled. In a stream of ours the loss records
+ * (ext.h) and counters of the stages say more than LOST does. */
 const struct sp_counters *sp_reader_counters(const struct sp_reader *r);
 
 /* Parse one record body with a given event list; the reader's core, pure, for the fuzzers and for

@@ -143,8 +143,8 @@ struct sp_perf_sample {
 	 * [user_off, user_end). An absent field is empty, at the place where it would stand. */
 	uint16_t chain_off, chain_end, user_off, user_end;
 	bool has_ip, has_period, has_chain, has_regs, has_stack;
-	/* With SP_READER_TRIM, unless 0: only so many bytes are at `stack`, and all of them in a file:
-	 * sp_sample_far. */
+	/* With SP_READER_TRIM, unless 0: only so many bytes are at `stack`, and all of them in a
+	 * file: sp_sample_far. */
 	uint16_t stack_here;
 	uint64_t addr, period, weight;
 	const uint8_t *branches; /* n_branches × 24 bytes (from, to, flags) */

@@ -1,8 +1,8 @@
 /* Large samples of a file without the stack bytes that nobody asks for. perf copies up to 64 KiB of
- * stack with each sample, of which a walk needs a few KB at its begin. Through a map the kernel maps
- * and unmaps all of them (16 pages around each fault: 2 to 4 us a sample on Linux 6.18); reading the
- * begin alone, and with the same call the end of the record before, where the used size stands,
- * costs half or less. What a walk needs beyond can be read where it is.
+ * stack with each sample, of which a walk needs a few KB at its begin. Through a map the kernel
+ * maps and unmaps all of them (16 pages around each fault: 2 to 4 us a sample on Linux 6.18);
+ * reading the begin alone, and with the same call the end of the record before, where the used size
+ * stands, costs half or less. What a walk needs beyond can be read where it is.
  *
  * A trimmed record is a whole record in a chunk: its stack's size is what was kept and 24 bytes more,
  * which hold the used size that the record had, and where the stack stands (sp_sample_far). */

@@ -1,7 +1,7 @@
 /* The pages of a mapped input that are in memory: brought in ahead of the reader and let go behind
  * it. Both cost more than reading the records (0.4 to 1 us for a record of 16 KiB whose file is in
- * the page cache, Linux 6.18), and any thread may do them that has time. Bytes stay the same whoever
- * does what, and when: pages that are let go come back from the file when they are read. */
+ * the page cache, Linux 6.18), and any thread may do them that has time. Bytes stay the same
+ * whoever does what, and when: pages that are let go come back from the file when they are read. */
 #ifndef SP_PERF_WINDOW_H
 #define SP_PERF_WINDOW_H
 

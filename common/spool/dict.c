@@ -57,8 +57,8 @@ uint32_t sp_spool_put_origin(struct sp_spool_writer *w, const char *host, const 
 	return id == SP_NONE ? SP_NONE : id + 1;
 }
 
-uint32_t sp_spool_put_wait(struct sp_spool_writer *w, uint32_t state, int32_t waker_pid, int32_t waker_tid,
-			   uint32_t waker_comm)
+uint32_t sp_spool_put_wait(struct sp_spool_writer *w, uint32_t state, int32_t waker_pid,
+			   int32_t waker_tid, uint32_t waker_comm)
 {
 	struct sp_wwait key = {state, waker_comm, waker_pid, waker_tid};
 	uint32_t id = sp_intern_add(&w->waits, &key, sizeof key, NULL);
@@ -76,7 +76,8 @@ uint32_t sp_spool_put_thread(struct sp_spool_writer *w, uint32_t origin, int32_t
 			sp_spool_nomem(w, NULL);
 			return SP_NONE;
 		}
-		*t = (struct sp_wthread){.pid = pid, .tid = tid, .origin = origin, .block = SP_NONE};
+		*t = (struct sp_wthread){
+			.pid = pid, .tid = tid, .origin = origin, .block = SP_NONE};
 	}
 	return id;
 }

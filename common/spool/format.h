@@ -153,8 +153,8 @@ enum sp_column {
 	SP_COL_EV_N = 148,
 };
 
-/* HEAD of a DATA block: these values as ulebs, in this order; more may follow in later versions. Those
- * from SP_HEAD_WAIT on are missing where the epoch has no waits so far. */
+/* HEAD of a DATA block: these values as ulebs, in this order; more may follow in later versions.
+ * Those from SP_HEAD_WAIT on are missing where the epoch has no waits so far. */
 enum sp_head {
 	SP_HEAD_EPOCH,
 	SP_HEAD_RESOLUTION, /* ns per unit of time */

@@ -215,7 +215,8 @@ struct sp_spool {
 	size_t n_kset, cap_kset;
 	struct sp_rwhere { uint32_t set, module; } *where; /* by frame: its module in that set */
 
-	/* Where the samples are given from: one cursor per epoch, in the order of their first times. */
+	/* Where the samples are given from: one cursor per epoch, in the order of their first
+	 * times. */
 	struct sp_rcursor first_pass, *cur;
 	struct sp_rcursor *cursor; /* owned */
 	size_t n_cursor, cap_cursor, at_cursor;

@@ -252,8 +252,8 @@ static const char *load_threads(struct sp_spool *s, struct sp_data *d, const str
 	for (; n; n--, s->n_thread++) {
 		pid += sp_unzigzag(sp_col_next(&c[SP_COL_THREAD_PID]));
 		int64_t step = sp_unzigzag(sp_col_next(&c[SP_COL_THREAD_TID]));
-		if (pid < INT32_MIN || pid > INT32_MAX || step < -(INT64_C(1) << 32) || step > INT64_C(1) << 32 ||
-		    pid + step < INT32_MIN || pid + step > INT32_MAX)
+		if (pid < INT32_MIN || pid > INT32_MAX || step < -(INT64_C(1) << 32) ||
+		    step > INT64_C(1) << 32 || pid + step < INT32_MIN || pid + step > INT32_MAX)
 			return "a pid or tid is out of range";
 		s->thread[s->n_thread] = (struct sp_rthread){
 			.pub = {.id = (uint32_t)s->n_thread, .pid = (int32_t)pid,
@@ -486,9 +486,9 @@ struct marks {
 
 static struct marks mark(const struct sp_spool *s)
 {
-	return (struct marks){s->n_str, s->n_origin, s->n_file,   s->n_seg,   s->n_event, s->n_thread,
-			      s->n_set, s->n_module, s->n_frame, s->n_node, s->n_wait,
-			      s->n_epoch, s->bytes.len};
+	return (struct marks){s->n_str,    s->n_origin, s->n_file,   s->n_seg,   s->n_event,
+			      s->n_thread, s->n_set,    s->n_module, s->n_frame, s->n_node,
+			      s->n_wait,   s->n_epoch,  s->bytes.len};
 }
 
 static void take_back(struct sp_spool *s, const struct marks *m)

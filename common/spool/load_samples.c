@@ -150,7 +150,8 @@ static const char *load_groups(struct sp_spool *s, struct sp_data *d, const stru
 		uint64_t samples = sp_col_next(&c[SP_COL_GRP_N]);
 		g.lost = g.thread == SP_NONE || s->thread[g.thread].lost || g.event == SP_NONE ||
 			 s->event[g.event].lost || g.comm == SP_NONE ||
-			 s->str[g.comm].len == SP_NONE || (set && (g.set == SP_NONE || s->set[g.set].lost));
+			 s->str[g.comm].len == SP_NONE ||
+			 (set && (g.set == SP_NONE || s->set[g.set].lost));
 		if (samples > SP_SPOOL_MAX_SAMPLES)
 			return "it claims too many samples";
 		g.n = (uint32_t)samples;

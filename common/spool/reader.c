@@ -120,7 +120,8 @@ static int load_blocks(struct sp_spool *s, struct sp_err *err)
 			break;
 		if (rc == SP_SCAN_TAIL) {
 			s->tail_cut = true;
-			sp_load_complain(s, "cut at offset %llu, inside a block that begins at %llu",
+			sp_load_complain(s,
+					 "cut at offset %llu, inside a block that begins at %llu",
 					 (unsigned long long)s->scan.size, (unsigned long long)at);
 			break;
 		}

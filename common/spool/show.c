@@ -442,8 +442,8 @@ struct sp_spool_wait sp_spool_wait(const struct sp_spool *s, uint32_t id)
 				      .waker_comm = sp_show_string(s, w->comm)};
 }
 
-/* The bits are the kernel's own, include/linux/sched.h; the words fs/proc/array.c's. TASK_NOLOAD (0x400)
- * beside TASK_UNINTERRUPTIBLE is TASK_IDLE. */
+/* The bits are the kernel's own, include/linux/sched.h; the words fs/proc/array.c's. TASK_NOLOAD
+ * (0x400) beside TASK_UNINTERRUPTIBLE is TASK_IDLE. */
 const char *sp_spool_wait_state(uint32_t state)
 {
 	static const struct {

@@ -85,9 +85,10 @@ void sp_spool_drop_set(struct sp_spool_writer *w, uint32_t set);
 uint32_t sp_spool_put_site(struct sp_spool_writer *w, uint32_t set, uint32_t n, uint64_t addr);
 uint32_t sp_spool_put_addr(struct sp_spool_writer *w, uint64_t addr, bool is_kernel);
 
-/* What is known of waits, counted from 1; waker_pid and _tid 0: nobody, or not known; comm: a string. */
-uint32_t sp_spool_put_wait(struct sp_spool_writer *w, uint32_t state, int32_t waker_pid, int32_t waker_tid,
-			   uint32_t waker_comm);
+/* What is known of waits, counted from 1; waker_pid and _tid 0: nobody, or not known; comm: a
+ * string. */
+uint32_t sp_spool_put_wait(struct sp_spool_writer *w, uint32_t state, int32_t waker_pid,
+			   int32_t waker_tid, uint32_t waker_comm);
 
 /* A stack is a node: its innermost frame on top of another stack (prefix), built from the root;
  * SP_NONE is the empty stack. */

@@ -46,9 +46,9 @@ int sp_dwarf_lookup(struct sp_dwarf *d, uint64_t svma, const struct sp_dwarf_lev
 /* Files that were needed and not found or refused, or NULL. */
 const char *sp_dwarf_problem(const struct sp_dwarf *d);
 
-/* The other files that answers came from (dwo, dwp, dwz): their number, at most max; -1 when there are
- * more, when one was missing, or when work was left undone: the same question may get another answer
- * another time. */
+/* The other files that answers came from (dwo, dwp, dwz): their number, at most max; -1 when there
+ * are more, when one was missing, or when work was left undone: the same question may get another
+ * answer another time. */
 int sp_dwarf_files(const struct sp_dwarf *d, const struct sp_elf **out, size_t max);
 
 #endif

@@ -61,8 +61,8 @@ struct dw_skip {
 	uint8_t n;    /* DW_FIXED */
 };
 
-/* An abbreviation takes 16 bytes, for a program has hundreds of thousands: its attributes stay where
- * they are in .debug_abbrev. */
+/* An abbreviation takes 16 bytes, for a program has hundreds of thousands: its attributes stay
+ * where they are in .debug_abbrev. */
 struct dw_abbrev {
 	uint32_t attrs;      /* where their list is, from the table's start */
 	uint32_t first_skip; /* how the attributes are stepped over; none where `fixed` says it */
@@ -267,7 +267,8 @@ bool dw_attr_next_slow(struct sp_cursor *list, struct dw_attr *a);
 static inline bool dw_attr_next(struct sp_cursor *list, struct dw_attr *a)
 {
 	const uint8_t *p = list->p;
-	if (list->end - p < 2 || (p[0] | p[1]) & 0x80 || p[1] == DW_FORM_implicit_const || list->bad)
+	if (list->end - p < 2 || (p[0] | p[1]) & 0x80 || p[1] == DW_FORM_implicit_const ||
+	    list->bad)
 		return dw_attr_next_slow(list, a);
 	*a = (struct dw_attr){.at = p[0], .form = p[1]}; /* nearly all of them */
 	list->p += 2;

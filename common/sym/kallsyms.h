@@ -42,10 +42,10 @@ int sp_kallsyms_add(struct sp_kallsyms *k, const char *text, size_t size, struct
 int sp_kallsyms_add_core(struct sp_kallsyms *k, const char *text, size_t size, uint64_t delta,
 			 struct sp_err *err);
 
-/* For a copy made in this boot, in the order in which the kernel prints it (its core's symbols rise:
- * scripts/kallsyms.c sorts them): looks only where the needed addresses are, in microseconds instead
- * of the milliseconds of a whole text. 1 when each of them, from `first` on, lies between two symbols
- * of the core, and all are taken; 0 when not, and then nothing is. */
+/* For a copy made in this boot, in the order in which the kernel prints it (its core's symbols
+ * rise: scripts/kallsyms.c sorts them): looks only where the needed addresses are, in microseconds
+ * instead of the milliseconds of a whole text. 1 when each of them, from `first` on, lies between
+ * two symbols of the core, and all are taken; 0 when not, and then nothing is. */
 int sp_kallsyms_add_sorted(struct sp_kallsyms *k, const char *text, size_t size, uint64_t first,
 			   struct sp_err *err);
 

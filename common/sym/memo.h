@@ -47,13 +47,13 @@ struct sp_memo {
 int sp_memo_open(struct sp_memo *m, const void *data, size_t size, const void *key, size_t key_len);
 /* The i-th other file that the answers rest on (split DWARF, dwz); false when it cannot be read. */
 bool sp_memo_file(const struct sp_memo *m, uint32_t i, struct sp_memo_file *out);
-/* 1, levels[0 … n_levels-1] and the rest of *out (whose levels points there); 0 when the address was
- * never asked. The strings are the block's. */
+/* 1, levels[0 … n_levels-1] and the rest of *out (whose levels points there); 0 when the address
+ * was never asked. The strings are the block's. */
 int sp_memo_find(const struct sp_memo *m, uint64_t svma, struct sp_name levels[SP_MEMO_LEVELS_MAX],
 		 struct sp_memo_answer *out);
 
-/* Writes a block: the answers of old (or NULL) and the fresh ones, which are sorted in place; of two
- * for an address one is kept. False when memory ends or it would be too large. */
+/* Writes a block: the answers of old (or NULL) and the fresh ones, which are sorted in place; of
+ * two for an address one is kept. False when memory ends or it would be too large. */
 bool sp_memo_write(struct sp_buf *out, const void *key, size_t key_len,
 		   const struct sp_memo_file *files, size_t n_files, const struct sp_memo *old,
 		   struct sp_memo_answer *fresh, size_t n_fresh);

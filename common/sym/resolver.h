@@ -40,8 +40,8 @@ int sp_resolver_add_at(struct sp_resolver *r, int32_t pid, const struct sp_spool
 		       uint64_t time_ns, struct sp_err *err);
 /* Whether the name of a user frame is its process's own: code in no file. */
 bool sp_resolver_is_own(const struct sp_resolver *r, const struct sp_spool_frame *f);
-/* Where names of the process's own code depend on the time: true, and a number for this name of this
- * frame. */
+/* Where names of the process's own code depend on the time: true, and a number for this name of
+ * this frame. */
 bool sp_resolver_variant(struct sp_resolver *r, int32_t pid, const struct sp_spool_frame *f,
 			 uint64_t time_ns, uint32_t *out);
 /* A number that changes when names of the process's own code may change; 0 while none does. */

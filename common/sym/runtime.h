@@ -6,8 +6,8 @@
 #include "stackpulse/symbolize.h"
 
 /* Whether a native function of CPython is where it runs Python functions: _PyEval_EvalFrameDefault,
- * PyEval_EvalFrameEx, or a handler of the tail-calling interpreter (3.14: _TAIL_CALL_LOAD_FAST, with
- * what compilers append, .llvm.123). */
+ * PyEval_EvalFrameEx, or a handler of the tail-calling interpreter (3.14: _TAIL_CALL_LOAD_FAST,
+ * with what compilers append, .llvm.123). */
 bool sp_is_eval_frame(const char *symbol);
 
 #endif

@@ -1,5 +1,5 @@
-/* The cache of a symfile: what was asked before is answered from the block that an earlier run left,
- * what is new is added to it at the end. Keyed by the files' identity as stat(2) tells it (a
+/* The cache of a symfile: what was asked before is answered from the block that an earlier run
+ * left, what is new is added to it at the end. Keyed by the files' identity as stat(2) tells it (a
  * build-id can be forged, and stripping keeps it), named by the build-id. Images in memory, files
  * without symbols, answers for which something was missing and files that were written just now are
  * left out. */

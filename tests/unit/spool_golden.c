@@ -1,6 +1,7 @@
-/* tests/data/golden-1.spool, a spool of format version 1 with every kind of record: it must read the
- * same for ever. Made by this program: build/unit/spool_golden make >tests/data/golden-1.spool
- * (once; a reader that can't read it is wrong, not the file). Also the layout of the public structs. */
+/* tests/data/golden-1.spool, a spool of format version 1 with every kind of record: it must read
+ * the same for ever. Made by this program: build/unit/spool_golden make >tests/data/golden-1.spool
+ * (once; a reader that can't read it is wrong, not the file). Also the layout of the public
+ * structs. */
 #define _GNU_SOURCE
 #include <stddef.h>
 
@@ -41,8 +42,8 @@ static void check(int rc)
 		abort();
 }
 
-static uint32_t make_stack(struct sp_spool_writer *w, uint32_t i, uint32_t set, uint32_t lib, uint32_t twice,
-			   uint32_t jit)
+static uint32_t make_stack(struct sp_spool_writer *w, uint32_t i, uint32_t set, uint32_t lib,
+			   uint32_t twice, uint32_t jit)
 {
 	uint64_t at = base[i % 2];
 	uint32_t s = sp_spool_put_node(w, SP_NONE, sp_spool_put_site(w, set, lib, at + 0x10));
@@ -70,8 +71,13 @@ static uint32_t make_stack(struct sp_spool_writer *w, uint32_t i, uint32_t set, 
 static void put_samples(struct sp_spool_writer *w)
 {
 	struct sp_err err;
-	struct sp_spool_wfile lib = {.path = "/usr/lib/lib x\n.so", .maj = 8, .min = 2, .ino = 77, .ino_gen = 5,
-				     .build_id = id20, .build_id_len = 20};
+	struct sp_spool_wfile lib = {.path = "/usr/lib/lib x\n.so",
+				     .maj = 8,
+				     .min = 2,
+				     .ino = 77,
+				     .ino_gen = 5,
+				     .build_id = id20,
+				     .build_id_len = 20};
 	struct sp_spool_wfile anon = {.path = "//anon", .is_anon = true};
 	struct sp_spool_wfile kern = {.path = "[kernel.kallsyms]", .is_kernel = true};
 	uint32_t f = sp_spool_put_file(w, &lib), a = sp_spool_put_file(w, &anon);
@@ -81,10 +87,12 @@ static void put_samples(struct sp_spool_writer *w)
 	uint32_t k = sp_spool_put_file(w, &kern), set[2], l[2], t[2], j[2];
 	for (uint32_t p = 0; p < 2; p++) {
 		uint32_t ks = sp_spool_put_set(w, p ? other : 0, -1, SP_NONE);
-		sp_spool_put_module(w, ks, 0xffffffff81000000, 0xffffffff82000000, 0xffffffff81000000, k);
+		sp_spool_put_module(w, ks, 0xffffffff81000000, 0xffffffff82000000,
+				    0xffffffff81000000, k);
 		set[p] = sp_spool_put_set(w, p ? other : 0, 10 + (int32_t)p, SP_NONE);
 		l[p] = sp_spool_put_module(w, set[p], base[p], base[p] + 0x10000, 0x2000, f);
-		t[p] = sp_spool_put_module(w, set[p], base[p] + 0x100000, base[p] + 0x110000, 0x2000, f);
+		t[p] = sp_spool_put_module(w, set[p], base[p] + 0x100000, base[p] + 0x110000,
+					   0x2000, f);
 		j[p] = sp_spool_put_module(w, set[p], 0x5000000, 0x5001000, 0, a);
 	}
 	/* A forked child begins with its parent's modules. */
@@ -95,8 +103,9 @@ static void put_samples(struct sp_spool_writer *w)
 		struct sp_spool_wsample s = {
 			.time_ns = time_of(i),
 			.weight = i == 9 ? 5000000 : 1000000,
-			.thread = sp_spool_put_thread(w, p ? other : 0, forked ? 12 : 10 + (int32_t)p,
-						      forked ? 12 : 10 + (int32_t)p + (i % 4 == 2)),
+			.thread =
+				sp_spool_put_thread(w, p ? other : 0, forked ? 12 : 10 + (int32_t)p,
+						    forked ? 12 : 10 + (int32_t)p + (i % 4 == 2)),
 			.event = events[i == 20],
 			.cpu = i % 4 ? i % 4 : SP_NONE,
 			.comm = i < 12 ? sp_spool_put_string(w, "first", 5)
@@ -114,19 +123,42 @@ static void make_epoch(struct sp_buf *out, bool append, uint32_t seq)
 {
 	struct sp_err err;
 	struct sp_spool_writer *w;
-	struct sp_spool_wopts opts = {.sink = buf_sink, .ctx = out, .salt = 0x1122334455667788,
-				      .append = append, .seq = seq, .epoch = append,
+	struct sp_spool_wopts opts = {.sink = buf_sink,
+				      .ctx = out,
+				      .salt = 0x1122334455667788,
+				      .append = append,
+				      .seq = seq,
+				      .epoch = append,
 				      .resolution_ns = append ? 1000 : 1,
 				      .shift_ns = append ? 1000000000 : 0};
-	struct sp_spool_info info = {.hostname = "host", .osrelease = "6.1.0", .arch = "x86_64",
-				     .cmdline = "sp-capture -p 10", .boot_id = "boot", .clock = "cpu-clock",
-				     .start_timestamp_us = 1700000000000000, .sample_interval_us = 1000,
-				     .clock_ns = 1000000000000, .wall_ns = 1700000000000000000};
-	struct sp_spool_object map = {.kind = 2, .pid = 11, .time_ns = 9, .path = "/tmp/perf-11.map",
-				      .data = (const uint8_t *)"5000040 10 jit\n", .size = 15};
-	struct sp_spool_object elf = {.kind = 1, .pid = 10, .start = 1, .end = 2, .inode = 3, .dev_major = 4,
-				      .dev_minor = 5, .build_id = id20, .build_id_len = 20, .path = "[vdso]",
-				      .data = (const uint8_t *)"\177ELF", .size = 4};
+	struct sp_spool_info info = {.hostname = "host",
+				     .osrelease = "6.1.0",
+				     .arch = "x86_64",
+				     .cmdline = "sp-capture -p 10",
+				     .boot_id = "boot",
+				     .clock = "cpu-clock",
+				     .start_timestamp_us = 1700000000000000,
+				     .sample_interval_us = 1000,
+				     .clock_ns = 1000000000000,
+				     .wall_ns = 1700000000000000000};
+	struct sp_spool_object map = {.kind = 2,
+				      .pid = 11,
+				      .time_ns = 9,
+				      .path = "/tmp/perf-11.map",
+				      .data = (const uint8_t *)"5000040 10 jit\n",
+				      .size = 15};
+	struct sp_spool_object elf = {.kind = 1,
+				      .pid = 10,
+				      .start = 1,
+				      .end = 2,
+				      .inode = 3,
+				      .dev_major = 4,
+				      .dev_minor = 5,
+				      .build_id = id20,
+				      .build_id_len = 20,
+				      .path = "[vdso]",
+				      .data = (const uint8_t *)"\177ELF",
+				      .size = 4};
 	struct sp_counters c = {0};
 	sp_count(&c, SP_C_lost_events, 7);
 	sp_count(&c, SP_C_throttled, 1);
@@ -165,7 +197,11 @@ static uint32_t count_blocks(const struct sp_buf *b, unsigned *kinds)
 /* A block of a kind that nobody knows, which may be skipped. */
 static void put_unknown(struct sp_buf *out, uint32_t seq)
 {
-	struct sp_block b = {.type = 200, .stored = 8, .raw = 8, .seq = seq, .salt = 0x55667788,
+	struct sp_block b = {.type = 200,
+			     .stored = 8,
+			     .raw = 8,
+			     .seq = seq,
+			     .salt = 0x55667788,
 			     .crc = sp_spool_crc("whatever", 8)};
 	uint8_t head[SP_SPOOL_BLOCK_HEAD];
 	sp_block_encode(head, &b);
@@ -195,8 +231,11 @@ static void check_frames(struct sp_spool *s, uint32_t i, bool *ok)
 	*ok = *ok && n == depth[k];
 	if (!*ok || !n)
 		return;
-	uint64_t abs = k == 3 ? 0x5000040 : k == 4 ? 0xdead0 : k == 5 ? 0xffffffff81000123 : at + top[k];
-	uint64_t rel = k == 3	? 0x40
+	uint64_t abs = k == 3   ? 0x5000040
+		       : k == 4 ? 0xdead0
+		       : k == 5 ? 0xffffffff81000123
+				: at + top[k];
+	uint64_t rel = k == 3   ? 0x40
 		       : k == 4 ? 0xdead0
 		       : k == 5 ? 0xffffffff81000123
 				: (top[k] & 0xffff) + 0x2000;
@@ -214,9 +253,10 @@ static void check_frames(struct sp_spool *s, uint32_t i, bool *ok)
 	else
 		*ok = *ok && f[n - 1].abs_ip == at + 0x10 && f[n - 1].rel_ip == 0x2010;
 	if (m && k != 3 && k != 5)
-		*ok = *ok && m->build_id_len == 20 && !memcmp(m->build_id, id20, 20) && m->inode == 77 &&
-		      m->inode_generation == 5 && m->dev_major == 8 && m->dev_minor == 2 &&
-		      m->file_offset == 0x2000 && m->end - m->start == 0x10000 && !m->is_kernel && !m->is_anon &&
+		*ok = *ok && m->build_id_len == 20 && !memcmp(m->build_id, id20, 20) &&
+		      m->inode == 77 && m->inode_generation == 5 && m->dev_major == 8 &&
+		      m->dev_minor == 2 && m->file_offset == 0x2000 &&
+		      m->end - m->start == 0x10000 && !m->is_kernel && !m->is_anon &&
 		      m->pid == (i == 16 ? 12 : 10 + (int32_t)(i % 2));
 }
 
@@ -240,15 +280,19 @@ static void check_samples(struct sp_spool *s)
 		bool forked = i == 16;
 		struct sp_spool_origin o = sp_spool_origin(s, t->origin);
 		ids = ids && t->pid == (forked ? 12 : 10 + (int32_t)(i % 2)) &&
-		      t->tid == t->pid + (i % 4 == 2) && !strcmp(o.hostname, i % 2 ? "host2" : "host") &&
+		      t->tid == t->pid + (i % 4 == 2) &&
+		      !strcmp(o.hostname, i % 2 ? "host2" : "host") &&
 		      !strcmp(o.boot_id, i % 2 ? "boot2" : "boot");
 		const struct sp_spool_event *e = sp_spool_event(s, p.event);
 		rest = rest && p.weight == (i == 9 ? 5000000 : 1000000) &&
-		       p.cpu == (i % 4 ? i % 4 : SP_NONE) && !strcmp(p.comm, i < 12 ? "first" : "second") &&
-		       !strcmp(e->name, i == 20 ? "page-faults" : "cpu-clock") && e->weight_is_time == (i != 20);
+		       p.cpu == (i % 4 ? i % 4 : SP_NONE) &&
+		       !strcmp(p.comm, i < 12 ? "first" : "second") &&
+		       !strcmp(e->name, i == 20 ? "page-faults" : "cpu-clock") &&
+		       e->weight_is_time == (i != 20);
 		check_frames(s, i, &frames);
 	}
-	tap_ok(times && sp_spool_next(s, &p, &err) == 0, "golden: times of two recordings, on one clock");
+	tap_ok(times && sp_spool_next(s, &p, &err) == 0,
+	       "golden: times of two recordings, on one clock");
 	tap_ok(ids, "golden: processes, threads, hosts");
 	tap_ok(rest, "golden: weights, cpus, names, events");
 	tap_ok(frames, "golden: frames of every kind, with their modules");
@@ -264,13 +308,15 @@ static void check_rest(struct sp_spool *s)
 		       !strcmp(i->boot_id, "boot") && !strcmp(i->clock, "cpu-clock") &&
 		       i->start_timestamp_us == 1700000000000000 && i->sample_interval_us == 1001 &&
 		       i->clock_ns == 1000000000000 && i->wall_ns == 1700000000000000000 &&
-		       i->time_resolution_ns == 1 && i->n_samples == 2 * N_SAMPLES && !i->n_lost_samples,
+		       i->time_resolution_ns == 1 && i->n_samples == 2 * N_SAMPLES &&
+		       !i->n_lost_samples,
 	       "golden: the facts, with those that were learnt late");
 	bool ok = sp_spool_n_execs(s) == 5;
 	for (size_t k = 0; ok && k < 5; k++) {
 		const struct sp_spool_exec *a = sp_spool_exec(s, k), *b = &execs[k];
-		ok = a->time_ns == b->time_ns && a->pid == b->pid && a->kind == b->kind && a->on == b->on &&
-		     a->cmdline_len == b->cmdline_len && !a->cmdline == !b->cmdline &&
+		ok = a->time_ns == b->time_ns && a->pid == b->pid && a->kind == b->kind &&
+		     a->on == b->on && a->cmdline_len == b->cmdline_len &&
+		     !a->cmdline == !b->cmdline &&
 		     (!b->cmdline || !memcmp(a->cmdline, b->cmdline, b->cmdline_len));
 	}
 	tap_ok(ok, "golden: exec and runtime markers");
@@ -283,16 +329,19 @@ static void check_rest(struct sp_spool *s)
 	tap_ok(ok, "golden: losses");
 	const struct sp_spool_object *m = sp_spool_object(s, 0), *e = sp_spool_object(s, 1);
 	tap_ok(m && e && m->kind == 2 && m->pid == 11 && m->time_ns == 9 && m->size == 15 &&
-		       !memcmp(m->data, "5000040 10 jit\n", 15) && !strcmp(m->path, "/tmp/perf-11.map") &&
-		       e->kind == 1 && e->pid == 10 && e->start == 1 && e->end == 2 && e->inode == 3 &&
-		       e->dev_major == 4 && e->dev_minor == 5 && e->build_id_len == 20 &&
-		       !memcmp(e->build_id, id20, 20) && !strcmp(e->path, "[vdso]") && e->size == 4 &&
-		       !memcmp(e->data, "\177ELF", 4),
+		       !memcmp(m->data, "5000040 10 jit\n", 15) &&
+		       !strcmp(m->path, "/tmp/perf-11.map") && e->kind == 1 && e->pid == 10 &&
+		       e->start == 1 && e->end == 2 && e->inode == 3 && e->dev_major == 4 &&
+		       e->dev_minor == 5 && e->build_id_len == 20 &&
+		       !memcmp(e->build_id, id20, 20) && !strcmp(e->path, "[vdso]") &&
+		       e->size == 4 && !memcmp(e->data, "\177ELF", 4),
 	       "golden: embedded files");
 	const char *text = "", *name = sp_spool_n_stages(s) ? sp_spool_stage(s, 0, &text) : "";
-	tap_ok(!strcmp(name, "sp-capture") && !strcmp(text, "samples 24\n"), "golden: a stage's words");
+	tap_ok(!strcmp(name, "sp-capture") && !strcmp(text, "samples 24\n"),
+	       "golden: a stage's words");
 	const struct sp_counters *c = sp_spool_counters(s);
-	tap_ok(c->v[SP_C_lost_events] == 14 && c->v[SP_C_throttled] == 2 && c->v[SP_C_samples] == 48,
+	tap_ok(c->v[SP_C_lost_events] == 14 && c->v[SP_C_throttled] == 2 &&
+		       c->v[SP_C_samples] == 48,
 	       "golden: counters of both recordings");
 	const uint64_t *k;
 	tap_ok(sp_spool_kernel_frame_addresses(s, &k) == 1 && k[0] == 0xffffffff81000123,

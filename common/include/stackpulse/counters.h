@@ -1,6 +1,6 @@
-/* stackpulse/counters.h - the counters that travel with a profile, under the names that the Rust crate gave them and our
- * own. One list: streams, spools and statistics are made from it. A counter that a producer did
- * not know is absent, not zero. */
+/* stackpulse/counters.h - the counters that travel with a profile, under the names that the Rust
+ * crate gave them and our own. One list: streams, spools and statistics are made from it. A counter
+ * that a producer did not know is absent, not zero. */
 #ifndef STACKPULSE_COUNTERS_H
 #define STACKPULSE_COUNTERS_H
 
@@ -32,7 +32,7 @@ extern "C" {
 	X(not_unwound_samples, "samples whose stack bytes nobody unwound")                         \
 	X(truncated_frame_markers, "samples that stopped before their root")                       \
 	X(ignored_user_callchain_frames, "user addresses of the kernel's chains not used")         \
-	X(zero_chain_entries, "zeros in the kernel's chains, which mean nothing")                         \
+	X(zero_chain_entries, "zeros in the kernel's chains, which mean nothing")                  \
 	X(spliced_samples, "samples continued by the kernel's frame-pointer chain")                \
 	X(skipped_records, "records of unknown kinds")                                             \
 	X(native_register_capture, "stops: registers incomplete")                                  \

@@ -1,6 +1,6 @@
 /* stackpulse/process.h - the processes that a recorder looks at.
  *
- * For programs that run sp-capture as a child and decide what it records: start a command that waits
+ * For programs that run sp-capture as a child and say what it records: start a command that waits
  * before its first instruction, find a process's descendants, learn of its end. No global state, no
  * signal handlers; nothing is printed. Functions that take an id refuse ids <= 0, which would mean
  * groups of processes (SP_ERR_INVALID).
@@ -81,7 +81,7 @@ int sp_process_kill(int32_t pid, struct sp_err *err);
 
 /* The process that has the pid now, not one that gets it later. */
 struct sp_exit_watch {
-	int fd;      /* owned: a pidfd, readable at the end, for poll(2); -1 on kernels before 5.3 */
+	int fd; /* owned: a pidfd, readable at the end, for poll(2); -1 on kernels before 5.3 */
 	int32_t pid;
 	uint64_t start_ticks; /* field 22 of /proc/PID/stat */
 	bool ended;           /* stays */
@@ -89,7 +89,8 @@ struct sp_exit_watch {
 
 /* SP_ERR_GONE when there is no such process. */
 int sp_exit_watch_open(struct sp_exit_watch *w, int32_t pid, struct sp_err *err);
-/* 1 when it has ended (a zombie has), 0 when timeout_ms passed (-1 waits for ever) or a signal came. */
+/* 1 when it has ended (a zombie has), 0 when timeout_ms passed (-1 waits for ever) or a signal
+ * came. */
 int sp_exit_watch_wait(struct sp_exit_watch *w, int timeout_ms, struct sp_err *err);
 void sp_exit_watch_close(struct sp_exit_watch *w);
 

@@ -80,20 +80,20 @@ struct sp_spool_sample {
 	uint64_t time_ns;
 	uint32_t thread; /* id of sp_spool_thread() */
 	uint32_t event;  /* index of sp_spool_event() */
-	uint32_t stack;  /* dense id, 0 the empty one; another process's same stack may have the same */
+	uint32_t stack;  /* dense id, 0 the empty one; another process's same one may have it */
 	uint32_t cpu;    /* UINT32_MAX = unknown */
-	uint32_t maps;   /* what its process had mapped then: stack, maps and thread name the frames */
+	uint32_t maps;   /* what its process had mapped: stack, maps and thread name the frames */
 	uint32_t wait;   /* of a time off the CPU: for sp_spool_wait(); 0 = nothing more is known */
 	uint64_t weight;
 	const char *comm; /* the thread's name at this time; valid until the next call */
 };
 
-/* What is known of a time off the CPU (a sample of the event offcpu-time, whose weight is its length)
- * besides. Recorded by sp-capture --off-cpu; other recorders tell the length alone. */
+/* What is known of a time off the CPU (a sample of the event offcpu-time, whose weight is its
+ * length) besides. Recorded by sp-capture --off-cpu; other recorders tell the length alone. */
 struct sp_spool_wait {
-	uint32_t state; /* the kernel's task state bits (include/linux/sched.h): 0 = it could have run, 1
+	uint32_t state; /* the kernel's task state bits (include/linux/sched.h): 0 could have run, 1
 			 * asleep, 2 uninterruptible …; UINT32_MAX = not known */
-	int32_t waker_pid, waker_tid; /* who woke it; 0: an interrupt (a clock, a device), or not known */
+	int32_t waker_pid, waker_tid; /* who woke it; 0: an interrupt, or not known */
 	const char *waker_comm;       /* that thread's name then, "" = not known */
 };
 
@@ -102,11 +102,11 @@ struct sp_spool_info {
 	const char *hostname, *osrelease, *arch, *cmdline, *boot_id, *clock; /* or "" */
 	uint64_t start_timestamp_us;  /* wall clock; 0 = unknown */
 	uint64_t sample_interval_us;  /* 0 = unknown */
-	uint64_t clock_ns, wall_ns;   /* the same instant on the samples' clock and the wall clock */
+	uint64_t clock_ns, wall_ns; /* the same instant on the samples' clock and the wall clock */
 	uint64_t time_resolution_ns;
 	uint64_t first_ns, last_ns;   /* of the samples */
 	uint64_t n_samples;
-	uint64_t n_lost_samples; /* of a damaged spool: those that can't be given, as far as known */
+	uint64_t n_lost_samples; /* of a damaged spool: those not given, as far as known */
 };
 
 struct sp_spool_loss {
@@ -121,7 +121,7 @@ struct sp_spool_exec { /* an exec, or another marker of a process */
 	uint32_t kind; /* 0 exec, 1 python, 2 perf map, 3 jitdump, 4 control group */
 	bool on;
 	const char *cmdline; /* exec: NUL-separated words, may be NULL; control group: its path, and
-			      * the container's runtime, id and name, each ended by NUL, may be "" */
+			      * the container's runtime, id, name, each ended by NUL, may be "" */
 	uint32_t cmdline_len;
 	uint32_t origin;
 };
@@ -173,8 +173,8 @@ size_t sp_spool_n_stacks(const struct sp_spool *s); /* stack ids are below this 
 size_t sp_spool_n_waits(const struct sp_spool *s);  /* wait ids are below this; equal waits of one
 						     * recording have one id */
 struct sp_spool_wait sp_spool_wait(const struct sp_spool *s, uint32_t id);
-/* A state as a word, those of /proc/PID/status: "runnable" (it could have run), "sleeping", "disk sleep"
- * (uninterruptible), "stopped", "tracing stop", "parked", "idle", or "unknown". Static. */
+/* A state as a word, those of /proc/PID/status: "runnable" (it could have run), "sleeping", "disk
+ * sleep" (uninterruptible), "stopped", "tracing stop", "parked", "idle", or "unknown". Static. */
 const char *sp_spool_wait_state(uint32_t state);
 size_t sp_spool_n_losses(const struct sp_spool *s);
 const struct sp_spool_loss *sp_spool_loss(const struct sp_spool *s, size_t index);
@@ -211,7 +211,7 @@ size_t sp_spool_sample_frames(struct sp_spool *s, const struct sp_spool_sample *
  * sp-spool writes at least once a second; it gives a new file its name with the first data. */
 int sp_spool_refresh(struct sp_spool *s, struct sp_err *err);
 
-/* Microseconds on the recording's timeline: start_timestamp_us + (time - first sample's time)/1000. */
+/* Microseconds on the recording's clock: start_timestamp_us + (time - first sample's time)/1000. */
 uint64_t sp_spool_timestamp_us(const struct sp_spool *s, uint64_t time_ns);
 
 #ifdef __cplusplus

@@ -13,9 +13,10 @@
  *     }
  *
  * Sources, in this order: the symbols of the mapped file (embedded in the spool, else found by its
- * identity: build-id, else content, else device and inode) with its debug files; for code that is in no file the
- * process's perf map or jitdump; for the kernel the recorded kallsyms, or the running kernel's when
- * it is the recorded one. What nobody names stays an address: a wrong name is worse than none.
+ * identity: build-id, else content, else device and inode) with its debug files; for code that is
+ * in no file the process's perf map or jitdump; for the kernel the recorded kallsyms, or the
+ * running kernel's when it is the recorded one. What nobody names stays an address: a wrong name is
+ * worse than none.
  *
  * Files, maps and spools may be hostile. Nothing prints, exits, changes signals, forks, talks to
  * the network or keeps state outside of the resolver. Files are read into memory, not mapped. A
@@ -38,7 +39,7 @@
 extern "C" {
 #endif
 
-/* ---- What a frame is ------------------------------------------------------------------------ */
+/* ---- What a frame is ---------------------------------------------------------------------- */
 
 enum sp_frame_kind {
 	SP_KIND_UNKNOWN, /* an address in no module, or the marker of a stack that was cut */
@@ -88,7 +89,7 @@ struct sp_resolved_frame {
 	enum sp_frame_kind kind;
 	enum sp_origin origin;
 	uint32_t flags;        /* SP_FLAG_* */
-	const char *func_name; /* never NULL: of a Python or a native function; "[libfoo.so+0x1234]",
+	const char *func_name; /* never NULL: a Python or a native function; "[libfoo.so+0x1234]",
 				  "[kernel+0xffff…]", "<0x7f…>" for bare addresses;
 				  "<stack truncated>" */
 	union {
@@ -97,7 +98,7 @@ struct sp_resolved_frame {
 	};
 };
 
-/* ---- A symbolizer of the caller's own --------------------------------------------------------- */
+/* ---- A symbolizer of the caller's own ------------------------------------------------------- */
 
 /* Where an ELF file lies in a process, against the addresses that it was linked for:
  * SVMA = AVMA - avma + svma (wrapping). svma is that of the file's first segment. */
@@ -146,8 +147,8 @@ struct sp_symbols {
 struct sp_native_symbolizer {
 	/* What the process has mapped; again, with all of them, when that changes. They do not
 	 * overlap: modules that did not exist at the same time go to different symbolizers. */
-	int (*set_modules)(struct sp_native_symbolizer *self, const struct sp_native_module *modules,
-			   size_t n, struct sp_err *err);
+	int (*set_modules)(struct sp_native_symbolizer *self,
+			   const struct sp_native_module *modules, size_t n, struct sp_err *err);
 	/* One address within one of these modules: 1 and *out, or 0: not known. Called once for
 	 * each distinct address of a file. An error is taken for 0, but for SP_ERR_NOMEM. */
 	int (*symbolize_one)(struct sp_native_symbolizer *self, uint64_t avma,
@@ -169,7 +170,7 @@ struct sp_native_factory {
 struct sp_resolver_options;
 struct sp_native_factory sp_native_factory_builtin(const struct sp_resolver_options *options);
 
-/* ---- The resolver ---------------------------------------------------------------------------- */
+/* ---- The resolver -------------------------------------------------------------------------- */
 
 /* Whose perf maps are used. */
 enum sp_perf_maps {
@@ -192,11 +193,12 @@ struct sp_resolver_options {
 	 * folders, names of .gnu_debuglink, dwz, dwo and dwp. */
 	const char *const *debug_dirs;
 	size_t n_debug_dirs;
-	/* Who is asked for a debug file that no folder has, or NULL: nobody. Given a build-id in hex, it
-	 * puts the file's path where there is room for path_size bytes and returns 1, or returns 0. Any
-	 * of the resolver's threads calls it, several at a time, and waits for it. What it brings is
-	 * used only if it bears that build-id. The library itself asks no server; a function that calls
-	 * debuginfod_find_debuginfo (libdebuginfod) does, with a client for each thread. */
+	/* Who is asked for a debug file that no folder has, or NULL: nobody. Given a build-id in
+	 * hex, it puts the file's path where there is room for path_size bytes and returns 1, or
+	 * returns 0. Any of the resolver's threads calls it, several at a time, and waits for it.
+	 * What it brings is used only if it bears that build-id. The library itself asks no server;
+	 * a function that calls debuginfod_find_debuginfo (libdebuginfod) does, with a client for
+	 * each thread. */
 	int (*fetch_debug)(void *ctx, const char *build_id, char *path, size_t path_size);
 	void *fetch_ctx;
 	struct sp_archives *archives; /* tarballs of perf archive: sp-sym's; NULL = none */
@@ -212,7 +214,7 @@ struct sp_resolver_options {
 	void (*progress)(void *ctx, size_t done, size_t total);
 	void *progress_ctx;
 	const struct sp_native_factory *native; /* who names files, or NULL: the built-in one */
-	/* Stacks that sp_resolver_sample remembers: 0 = 16384; all are forgotten when it is reached.
+	/* Stacks that sp_resolver_sample remembers: 0 = 16384; all are forgotten when it is full.
 	 * SP_NONE remembers none: for callers that keep the frames of a stack themselves. */
 	uint32_t max_stacks;
 };
@@ -234,9 +236,9 @@ void sp_resolver_free(struct sp_resolver *r);
 
 /* The frames of a sample of the resolver's spool, leaf first, inlined ones innermost first, as an
  * array of pointers: the number of frames and *out. The array is the resolver's, valid until its
- * next call; the frames stay until it is freed: equal pointers, equal frames. A stack that was asked
- * before costs no allocation and no look-up of its frames. SP_ERR_INVALID: a sample of another
- * spool (as far as its numbers tell), or there is no spool. */
+ * next call; the frames stay until it is freed: equal pointers, equal frames. A stack that was
+ * asked before costs no allocation and no look-up of its frames. SP_ERR_INVALID: a sample of
+ * another spool (as far as its numbers tell), or there is no spool. */
 int sp_resolver_sample(struct sp_resolver *r, const struct sp_spool_sample *sample,
 		       const struct sp_resolved_frame *const **out, struct sp_err *err);
 
@@ -264,7 +266,7 @@ int sp_resolver_refresh(struct sp_resolver *r, struct sp_err *err);
  * once one of its addresses was asked. Valid until the next call. */
 const char *sp_resolver_module_problem(struct sp_resolver *r, uint32_t module);
 
-/* ---- Names ------------------------------------------------------------------------------------ */
+/* ---- Names ---------------------------------------------------------------------------------- */
 
 /* Whether a module is a Python runtime, by its base name: python, python3, python3.12t,
  * libpython3.12.so.1.0, libpython3.13td.dylib, …; not python3-config, ipython, pythonw, extension
