@@ -330,23 +330,29 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 	return take(k, &c, by_fp ? SP_C_frame_pointer_frames : SP_C_scanned_frames);
 }
 
-bool uw_leaf_by_code(struct uw_walk *k)
+int uw_led_nowhere(struct uw_walk *k)
 {
 	const struct uw_arch *a = k->arch;
 	struct uw_walk leaf = *k;
 	struct uw_memo_frame f;
-	if (k->out->n != 1 || !uw_sample_reg(k->s, a->perf[a->pc], &leaf.pc) ||
-	    !uw_sample_reg(k->s, a->perf[a->sp], &leaf.sp))
-		return false;
+	const struct uw_map *map = uw_map_find(k->w, k->s->space, k->out->addrs[k->out->n - 1]);
+	if (uw_program_start(k, k->pc, k->sp))
+		return UW_END;
+	if (!map || !map->module)
+		return UW_NO_MODULE;
+	leaf.pc = k->out->return_addrs[k->out->n - 1];
+	struct uw_rule r = uw_code_rule(map->module, leaf.pc - map->bias);
+	if (r.kind == UW_RULE_END)
+		return UW_END;
+	if (k->out->n > 1 || !uw_sample_reg(k->s, a->perf[a->sp], &leaf.sp))
+		return UW_NO_MODULE;
 	leaf.fp = UW_FP_LOST;
 	(void)uw_sample_reg(k->s, a->perf[a->fp], &leaf.fp);
 	leaf.exact = true;
-	const struct uw_map *map = uw_map_find(k->w, k->s->space, leaf.pc);
-	if (!map || !map->module ||
-	    code_step(&leaf, uw_code_rule(map->module, leaf.pc - map->bias), &f) != UW_GOES_ON)
-		return false;
+	if (code_step(&leaf, r, &f) != UW_GOES_ON)
+		return UW_NO_MODULE;
 	*k = leaf;
-	return true;
+	return UW_GOES_ON;
 }
 
 int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,

@@ -111,7 +111,8 @@ static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row
 /* rt_sigreturn's two instructions, of which musl, Go and newer arm64 vdsos have no CFI, and older
  * arm64 vdsos CFI that restores the link register but not the pc (kernel 5.8's
  * arch/arm64/kernel/vdso/sigreturn.S says so). svma: the looked-up address, that is the
- * trampoline's first byte, the byte before, or its system call. */
+ * trampoline's first byte, the byte before, its system call, or what is behind that: there a thread
+ * stands while the kernel works, where the trampoline's own FDE is over. */
 static bool is_sigreturn(const struct uw_module *m, uint64_t svma)
 {
 	static const struct {
@@ -128,8 +129,9 @@ static bool is_sigreturn(const struct uw_module *m, uint64_t svma)
 	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
 		if (forms[i].machine != m->arch->machine)
 			continue;
-		const uint64_t starts[] = {svma + 1, svma, svma - forms[i].syscall};
-		for (size_t j = 0; j < 3; j++) {
+		const uint64_t starts[] = {svma + 1, svma, svma - forms[i].syscall,
+					   svma - forms[i].n};
+		for (size_t j = 0; j < sizeof starts / sizeof *starts; j++) {
 			const uint8_t *p = uw_module_bytes(m, starts[j], forms[i].n);
 			if (p && !memcmp(p, forms[i].code, forms[i].n))
 				return true;

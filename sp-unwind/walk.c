@@ -388,12 +388,11 @@ static int walk_fast(struct uw_walk *shared)
 			if (__builtin_expect(!map, 0) && k.out->n && !k.exact) {
 				/* No code: such a return address is none. */
 				*shared = k;
-				if (uw_leaf_by_code(shared)) {
-					k = *shared;
-					continue;
-				}
-				step = uw_program_start(shared, k.pc, k.sp) ? UW_END : UW_NO_MODULE;
-				break;
+				step = uw_led_nowhere(shared);
+				if (step != UW_GOES_ON)
+					break;
+				k = *shared;
+				continue;
 			}
 		}
 		if (__builtin_expect(!uw_append(&k), 0)) {

@@ -295,11 +295,11 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 		const struct uw_map *map = uw_map_find(k->w, k->s->space, uw_look(k));
 		k->out->stop_map = map;
 		if (!map && k->out->n && !k->exact) {
-			if (uw_leaf_by_code(k)) {
-				after_guess(&f, false);
-				continue;
-			}
-			return uw_program_start(k, k->pc, k->sp) ? UW_END : UW_NO_MODULE;
+			int rc = uw_led_nowhere(k);
+			if (rc != UW_GOES_ON)
+				return rc;
+			after_guess(&f, false);
+			continue;
 		}
 		if (!uw_append(k))
 			return UW_DEPTH;

@@ -213,9 +213,10 @@ int uw_guess(struct uw_walk *k, const struct uw_map *map, struct uw_rule r,
 /* What stands before a return address, and the map that holds the call or NULL. */
 struct uw_call uw_call_before(struct uw_walk *k, uint64_t ra, const struct uw_map **map);
 
-/* A second first step, where CFI has led to no code: by what the code of the leaf does. False: it
- * does not show the way, and nothing was changed. */
-bool uw_leaf_by_code(struct uw_walk *k);
+/* What to make of CFI that has led to no code. UW_GOES_ON: that of the leaf is wrong, and its code
+ * has shown the way. UW_END: the last frame's code does not return. Else UW_NO_MODULE, and nothing
+ * was changed. */
+int uw_led_nowhere(struct uw_walk *k);
 
 /* Whether a word is argc, with argv behind it, ascending, and its end, as far as the copy goes: a
  * process's first stack (psABI of x86-64, 3.4.1). Programs that begin with other code than glibc's

@@ -104,6 +104,15 @@ static void test_signals(void)
 	stack[61] = RA(ROOT);
 	EXPECT("a trampoline without CFI, known by its bytes, gives all registers", UW_END, LEAF,
 	       NO_CFI + 0x2ff, BY_RBX, SITE(FRAMED), SITE(ROOT));
+	static const uint64_t inside[] = {NO_CFI + 0x300, NO_CFI + 0x307, NO_CFI + 0x309};
+	for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+		regs[IP] = MAPPED(inside[i]);
+		regs[SPI] = ADDR(1);
+		sample.stack = (const uint8_t *)(stack + 1);
+		sample.stack_bytes = sizeof stack - 8;
+		EXPECT("the trampoline itself, while the kernel works too", UW_END, inside[i],
+		       BY_RBX, SITE(FRAMED), SITE(ROOT));
+	}
 }
 
 /* A call to where nothing is, of which a handler tells. */
@@ -174,6 +183,19 @@ static void test_wrong(void)
 	       SITE(ROOT));
 	stack[0] = MAPPED(NO_CFI + 0x214);
 	EXPECT("neither does the code", UW_NO_MODULE, WRONG + 0x20);
+
+	/* As glibc's __start_context, which goes to the next context or ends the process: test;
+	 * call; mov %rax,%rdi; call; hlt. */
+	static const uint8_t code[] = {0x48, 0x85, 0xff, 0xe8, 1,    2, 3, 4,   0x48,
+				       0x89, 0xc7, 0xe8, 1,    2, 3, 4,   0xf4};
+	memcpy(image.data + WRONG + 0x40, code, sizeof code);
+	at(LEAF);
+	stack[0] = MAPPED(WRONG + 0x48);
+	stack[21] = 77;
+	EXPECT("nothing returns there: a root", UW_END, LEAF, WRONG + 0x47);
+	at(WRONG + 0x40);
+	stack[20] = 77;
+	EXPECT("the same in the leaf", UW_END, WRONG + 0x40);
 }
 
 /* A PLT without CFI: at each instruction the caller, of whom the words above sp are the index and
