@@ -220,7 +220,13 @@ struct says {
 	bool good;
 };
 
-static void put_says(struct sp_buf *raw, const struct says *y)
+/* And besides, unless 0. */
+struct says_more {
+	uint32_t then;     /* kind of the second sample, which pushes as many as the first */
+	uint64_t in_group; /* samples in a second group */
+};
+
+static void put_says(struct sp_buf *raw, const struct says *y, const struct says_more *more)
 {
 	const uint64_t fields[SP_HEAD_N] = {
 		[SP_HEAD_RESOLUTION] = 1,
@@ -231,21 +237,23 @@ static void put_says(struct sp_buf *raw, const struct says *y)
 		[SP_HEAD_N_FRAMES] = y->n_frames,
 		[SP_HEAD_N_NODES] = y->n_nodes,
 		[SP_HEAD_N_SAMPLES] = y->n_samples,
-		[SP_HEAD_N_GROUPS] = 1,
+		[SP_HEAD_N_GROUPS] = more->in_group ? 2 : 1,
 	};
+	uint32_t n_pushing = more->then ? 2 : 1;
 	const struct {
 		enum sp_column id;
 		uint32_t value, times, zeros;
+		uint64_t last; /* unless 0 */
 	} columns[] = {
-		{SP_COL_STR_LEN, 1, 1, 0},
-		{SP_COL_FRAME_KIND, SP_FKIND_ADDR, y->n_frames, 0},
-		{SP_COL_GRP_N, y->in_group, 1, 0},
-		{SP_COL_S_KIND, y->kind, 1, y->n_samples - 1},
-		{SP_COL_S_NODE, y->node, 1, 0},
-		{SP_COL_S_POP, y->pops, 1, 0},
-		{SP_COL_S_PUSH, y->pushes, 1, 0},
-		{SP_COL_S_FRAME, y->frame, y->pushes, 0},
-		{SP_COL_S_WAIT, y->wait, 1, y->n_samples - 1},
+		{SP_COL_STR_LEN, 1, 1, 0, 0},
+		{SP_COL_FRAME_KIND, SP_FKIND_ADDR, y->n_frames, 0, 0},
+		{SP_COL_GRP_N, y->in_group, 1, 0, more->in_group},
+		{SP_COL_S_KIND, y->kind, 1, y->n_samples - n_pushing, more->then},
+		{SP_COL_S_NODE, y->node, 1, 0, 0},
+		{SP_COL_S_POP, y->pops, 1, 0, 0},
+		{SP_COL_S_PUSH, y->pushes, n_pushing, 0, 0},
+		{SP_COL_S_FRAME, y->frame, y->pushes * n_pushing, 0, 0},
+		{SP_COL_S_WAIT, y->wait, 1, y->n_samples - 1, 0},
 	};
 	struct sp_buf head = {0};
 	for (unsigned i = 0; i < SP_HEAD_N; i++)
@@ -258,11 +266,38 @@ static void put_says(struct sp_buf *raw, const struct says *y)
 			sp_col_push(&c, columns[i].value);
 		for (uint32_t k = 0; k < columns[i].zeros; k++)
 			sp_col_push(&c, 0);
+		if (columns[i].last)
+			sp_col_push(&c, columns[i].last);
 		sp_col_flush(raw, columns[i].id, &c);
 		sp_col_out_deinit(&c);
 		if (i == 0)
 			sp_col_bytes(raw, SP_COL_STR_BYTES, "x", 1);
 	}
+}
+
+static void check_says(const struct says *y, const struct says_more *more)
+{
+	struct sp_buf b = {0}, raw = {0};
+	struct sp_spool *s;
+	struct sp_spool_sample p;
+	struct sp_err err = {0};
+	uint64_t n = 0;
+	put_says(&raw, y, more);
+	add_head(&b);
+	add_block(&b, SP_BLOCK_DATA, raw.data, raw.len, 1);
+	int rc = open_bytes(&s, b.data, b.len, &err);
+	bool damaged = rc < 0;
+	if (rc == 0) {
+		while (sp_spool_next(s, &p, &err) == 1)
+			n++;
+		damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
+		sp_spool_close(s);
+	}
+	if (!tap_ok(n == (y->good ? y->n_samples : 0) && damaged == !y->good,
+		    y->name))
+		printf("# %llu samples, %s\n", (unsigned long long)n, err.msg);
+	sp_buf_deinit(&b);
+	sp_buf_deinit(&raw);
 }
 
 /* Stacks that refer to what is not there, and more than a block may hold. Frame 1 is the marker. */
@@ -293,29 +328,21 @@ static void hostile_stacks(void)
 		{"one more", 0, 1, SP_SPOOL_MAX_SAMPLES + 1, SP_SPOOL_MAX_SAMPLES + 1, NEW, 0, 0, 1,
 		 1, 0, false},
 	};
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-		struct sp_buf b = {0}, raw = {0};
-		struct sp_spool *s;
-		struct sp_spool_sample p;
-		struct sp_err err = {0};
-		uint64_t n = 0;
-		put_says(&raw, &all[i]);
-		add_head(&b);
-		add_block(&b, SP_BLOCK_DATA, raw.data, raw.len, 1);
-		int rc = open_bytes(&s, b.data, b.len, &err);
-		bool damaged = rc < 0;
-		if (rc == 0) {
-			while (sp_spool_next(s, &p, &err) == 1)
-				n++;
-			damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
-			sp_spool_close(s);
-		}
-		if (!tap_ok(n == (all[i].good ? all[i].n_samples : 0) && damaged == !all[i].good,
-			    all[i].name))
-			printf("# %llu samples, %s\n", (unsigned long long)n, err.msg);
-		sp_buf_deinit(&b);
-		sp_buf_deinit(&raw);
-	}
+	static const struct {
+		struct says says;
+		struct says_more more;
+	} odd[] = {
+		{{"groups that hold 2^64 + 1", 0, 1, 1, 2, NEW, 0, 0, 1, 1, 0, false},
+		 {.in_group = UINT64_MAX}},
+		{{"as many pops as may be", 0, 2, 2, 2, NEW, 0, SP_SPOOL_MAX_POPS, 1, 1, 0, true},
+		 {.then = POP}},
+		{{"one pop more", 0, 2, 2, 2, NEW, 0, SP_SPOOL_MAX_POPS + 1, 1, 1, 0, false},
+		 {.then = POP}},
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		check_says(&all[i], &(struct says_more){0});
+	for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+		check_says(&odd[i].says, &odd[i].more);
 }
 
 static void bombs(void)
