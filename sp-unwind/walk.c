@@ -395,7 +395,8 @@ static int walk_fast(struct uw_walk *shared)
 				continue;
 			}
 		}
-		if (__builtin_expect(!uw_append(&k), 0)) {
+		/* An interrupted call of a null pointer is no frame: 0 marks a chain's end. */
+		if (__builtin_expect((k.pc || !k.out->n) && !uw_append(&k), 0)) {
 			step = UW_DEPTH;
 			break;
 		}

@@ -301,7 +301,7 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 			after_guess(&f, false);
 			continue;
 		}
-		if (!uw_append(k))
+		if ((k->pc || !k->out->n) && !uw_append(k)) /* walk.c, walk_fast() */
 			return UW_DEPTH;
 		int rc = frame_step(&f, map);
 		if (rc != UW_GOES_ON)
