@@ -108,10 +108,13 @@ static int make_heads(struct head_texts *h, const struct view *v, struct sp_err 
 	for (size_t i = 0; h->at && i < n; i++) {
 		if (i < v->n_tasks) {
 			const struct view_task *t = &v->tasks[i];
-			out_text(&h->text, *t->comm ? t->comm : "?",
-				 OUT_NO_SPACE | OUT_NO_SEMICOLON);
+			/* A thread whose name nobody told is called by its number, as in perf. */
+			if (*t->comm)
+				out_text(&h->text, t->comm, OUT_NO_SPACE | OUT_NO_SEMICOLON);
+			else
+				out_printf(&h->text, ":%d", t->tid);
 			/* stackcollapse-perf.pl wants two characters at least. */
-			if (strlen(t->comm) < 2)
+			if (strlen(t->comm) == 1)
 				out_char(&h->text, '_');
 			/* The patterns want digits: an unknown pid of -1 is 4294967295. */
 			out_printf(&h->text, " %u/%u ", (unsigned)t->pid, (unsigned)t->tid);

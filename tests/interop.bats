@@ -212,6 +212,25 @@ END
 	done
 }
 
+@test "a thread whose name nobody told is called by its number, as in perf" {
+	perf record -q -e cpu-clock:u -c 1000000 -g -o - -- "$SP_PROG/threads" 100 2>perf.log >x.pipe
+	python3 - <<-'END'
+		import struct
+		data, comm = open("x.pipe", "rb").read(), 3
+		out, at = [data[:16]], 16
+		while at < len(data):
+		    kind, _, size = struct.unpack_from("<IHH", data, at)
+		    if kind != comm:
+		        out.append(data[at:at + size])
+		    at += size
+		open("y.pipe", "wb").write(b"".join(out))
+	END
+	perf script --no-inline -F comm,tid,time -G -i y.pipe 2>perf.log | awk '{ print $1, $2, $3 }' | sort >want
+	[ "$(grep -c '^:[0-9]' want)" -gt 50 ] || fail "$(head -n 5 want)"
+	sp-spool -q -o p.spool y.pipe
+	sp-sym --format=text --no-inline p.spool | awk '/^[^[:space:]]/ { sub(".*/", "", $2); print $1, $2, $3 }' | sort | diff want -
+}
+
 @test "perf inject and perf report read what sp-unwind wrote" {
 	perf record -q -F 999 --call-graph dwarf,16384 -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
 	fields=comm,tid,time,ip,sym,dso
