@@ -5,11 +5,9 @@
 #define N_THREADS 4096u    /* powers of two */
 #define MIN_CHAINS 1024u
 #define MAX_CHAINS (1u << 19)
-/* The tables of addresses and of roots grow with that of the chains: a short profile has small
- * ones. */
-#define ADDRS_PER_CHAIN 4u
+#define MIN_ADDRS 4096u
 #define MAX_ADDRS (1u << 16)
-#define ROOTS_PER_CHAIN 2u
+#define MIN_ROOTS 2048u
 #define MAX_ROOTS (1u << 15)
 /* A set of so many modules is left behind for a new one, which begins empty: who looks for a module
  * here, in the writer and in a reader goes through all of the set. Few processes run code of so
@@ -25,8 +23,7 @@ int spool_intern_init(struct spool_intern *x, struct sp_spool_writer *w,
 {
 	*x = (struct spool_intern){.w = w, .reader = reader, .version = 1, .kset = SP_NONE,
 				   .chain_mask = MIN_CHAINS - 1,
-				   .addr_mask = MIN_CHAINS * ADDRS_PER_CHAIN - 1,
-				   .root_mask = MIN_CHAINS * ROOTS_PER_CHAIN - 1,
+				   .addr_mask = MIN_ADDRS - 1, .root_mask = MIN_ROOTS - 1,
 				   .seed = {seed[0], seed[1]}};
 	x->procs = sp_procs_new();
 	x->threads = calloc(N_THREADS, sizeof *x->threads);
@@ -52,8 +49,8 @@ void spool_intern_restart(struct spool_intern *x, struct sp_spool_writer *w)
 		memset(x->file, 0, x->n_file * sizeof *x->file);
 	memset(x->chains, 0, ((size_t)x->chain_mask + 1) * sizeof *x->chains);
 	memset(x->roots, 0, ((size_t)x->root_mask + 1) * sizeof *x->roots);
-	x->n_chains = 0;
 	memset(x->addrs, 0, ((size_t)x->addr_mask + 1) * sizeof *x->addrs);
+	x->n_chains = x->n_roots = x->n_addrs = 0;
 }
 
 bool spool_intern_runs(const struct spool_intern *x, int32_t pid)
@@ -297,6 +294,26 @@ static struct spool_known_addr *addr_slot(const struct spool_intern *x, uint64_t
 	return &x->addrs[sp_mix64(addr ^ space * UINT64_C(0x9e3779b97f4a7c15)) & x->addr_mask];
 }
 
+/* The tables of addresses and of roots double when half of their places are taken: of two that meet
+ * at one place the later drives the other out. Without memory they stay as they are. */
+static void grow_addrs(struct spool_intern *x)
+{
+	uint32_t size = x->addr_mask + 1;
+	if (x->n_addrs < size / 2)
+		return;
+	struct spool_known_addr *old = x->addrs;
+	struct spool_known_addr *fresh =
+		size < MAX_ADDRS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
+	if (!fresh)
+		return;
+	x->addrs = fresh;
+	x->addr_mask = size * 2 - 1;
+	for (uint32_t i = 0; i < size; i++)
+		if (old[i].frame_1)
+			*addr_slot(x, old[i].addr, old[i].space) = old[i];
+	free(old);
+}
+
 static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 			 const struct spool_entry *e)
 {
@@ -316,8 +333,10 @@ static uint32_t frame_of(struct spool_intern *x, const struct spool_thread *t,
 		frame = SP_NONE;
 	else
 		frame = sp_spool_put_addr(x->w, e->addr, kernel);
+	x->n_addrs += !known->frame_1;
 	*known = (struct spool_known_addr){
 		.addr = e->addr, .space = space, .frame_1 = frame + 1, .set = set};
+	grow_addrs(x);
 	return frame;
 }
 
@@ -376,26 +395,11 @@ static struct spool_known_root *root_slot(const struct spool_intern *x, uint64_t
 	return &x->roots[sp_mix64(h1) & x->root_mask];
 }
 
-/* Tables whose entries may be forgotten: without memory they stay as they are. */
-static void grow_addrs(struct spool_intern *x)
-{
-	uint32_t size = x->addr_mask + 1;
-	struct spool_known_addr *old = x->addrs;
-	struct spool_known_addr *fresh =
-		size < MAX_ADDRS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
-	if (!fresh)
-		return;
-	x->addrs = fresh;
-	x->addr_mask = size * 2 - 1;
-	for (uint32_t i = 0; i < size; i++)
-		if (old[i].frame_1)
-			*addr_slot(x, old[i].addr, old[i].space) = old[i];
-	free(old);
-}
-
 static void grow_roots(struct spool_intern *x)
 {
 	uint32_t size = x->root_mask + 1;
+	if (x->n_roots < size / 2)
+		return;
 	struct spool_known_root *old = x->roots;
 	struct spool_known_root *fresh =
 		size < MAX_ROOTS ? calloc((size_t)size * 2, sizeof *fresh) : NULL;
@@ -407,6 +411,14 @@ static void grow_roots(struct spool_intern *x)
 		if (old[i].h2)
 			*root_slot(x, old[i].h1) = old[i];
 	free(old);
+}
+
+static void add_root(struct spool_intern *x, const struct spool_hash *h, uint32_t node)
+{
+	struct spool_known_root *k = root_slot(x, h->h1);
+	x->n_roots += !k->h2;
+	*k = (struct spool_known_root){h->h1, h->h2, node};
+	grow_roots(x);
 }
 
 /* At half full the table doubles; at its largest it begins anew. */
@@ -437,8 +449,6 @@ static void make_room(struct spool_intern *x)
 		}
 	free(old);
 	free(old_odd);
-	grow_addrs(x);
-	grow_roots(x);
 }
 
 /* How many frames from the root are known as a node already: the deepest remembered part, whose
@@ -503,10 +513,8 @@ static int build_stack(struct spool_intern *x, const struct spool_thread *t,
 		stack = sp_spool_put_node(x->w, stack, x->path[c->n - n]);
 		if (stack == SP_NONE)
 			return sp_err_nomem(err);
-		if (n % ROOT_STEP == 0 && n < c->n) {
-			const struct spool_hash *r = &x->root_hash[n - 1];
-			*root_slot(x, r->h1) = (struct spool_known_root){r->h1, r->h2, stack};
-		}
+		if (n % ROOT_STEP == 0 && n < c->n)
+			add_root(x, &x->root_hash[n - 1], stack);
 	}
 	*out = stack;
 	return 0;

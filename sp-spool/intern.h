@@ -74,11 +74,11 @@ struct spool_intern {
 	struct spool_known_chain *chains; /* owned, n_chains of chain_mask + 1 used */
 	uint8_t *odd; /* owned, by chain: n_zeros * 2 + truncated */
 	uint32_t n_chains, chain_mask;
-	struct spool_known_root *roots; /* owned, direct-mapped, root_mask + 1 */
+	struct spool_known_root *roots; /* owned, direct-mapped, n_roots of root_mask + 1 used */
 	struct spool_hash *root_hash;   /* owned: of the chain at hand, by frames from the root */
 	size_t cap_root_hash;
-	struct spool_known_addr *addrs; /* owned, direct-mapped, addr_mask + 1 */
-	uint32_t root_mask, addr_mask;
+	struct spool_known_addr *addrs; /* owned, direct-mapped, n_addrs of addr_mask + 1 used */
+	uint32_t n_roots, n_addrs, root_mask, addr_mask;
 	uint64_t seed[2];
 	struct spool_chain chain;
 	const struct sp_space *space; /* of the process at hand, borrowed while a stack is built */

@@ -10,9 +10,6 @@
 
 #define HEAP_BYTES ((size_t)32 << 20) /* address space: what is not touched costs nothing */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
-/* What a short profile needs: a large page that is used in part costs more than small ones, and
- * much more where a hypervisor has to find the memory first. */
-#define SMALL_BYTES ((uintptr_t)2 << 20)
 
 void sp_heap_prepare(void)
 {
@@ -25,7 +22,10 @@ void sp_heap_prepare(void)
 	free(first);
 	mallopt(M_TOP_PAD, 1 << 20);
 	uintptr_t to = (uintptr_t)sbrk(0) & ~(HUGE_BYTES - 1);
-	from = (from + SMALL_BYTES + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+	/* A large page took 0.33 ms to fill, a small one 2.4 us (6.18, in a virtual machine): with
+	 * 140 of 512 used it pays. What lies before the first boundary, 1 MiB on average, does for
+	 * short profiles. */
+	from = (from + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 	if (from < to && to - from <= 2 * HEAP_BYTES)
 		madvise((void *)from, to - from, MADV_HUGEPAGE); /* NOLINT: an address */
 }

@@ -144,8 +144,8 @@ uint32_t sp_intern_add(struct sp_intern *t, const void *data, size_t len, bool *
 {
 	if (is_new)
 		*is_new = false;
-	if (len > UINT32_MAX ||
-	    ((!t->slots || t->n * 4 >= ((size_t)t->mask + 1) * 3) && !intern_rehash(t)))
+	/* Half full at most: each place that is tried costs a look at an item elsewhere. */
+	if (len > UINT32_MAX || ((!t->slots || t->n * 2 > t->mask) && !intern_rehash(t)))
 		return SP_NOT_FOUND;
 	uint64_t hash = sp_hash(data, len, 0);
 	uint32_t i = intern_slot(t, hash, data, len);

@@ -107,18 +107,23 @@ uint32_t sp_spool_put_set(struct sp_spool_writer *w, uint32_t origin, int32_t pi
 uint32_t sp_spool_put_module(struct sp_spool_writer *w, uint32_t set, uint64_t start, uint64_t end,
 			     uint64_t foff, uint32_t file)
 {
+	if (set >= w->n_set)
+		return SP_NONE;
+	struct sp_wset *s = &w->set[set];
+	for (size_t i = 0; i < s->n; i++) {
+		const struct sp_wmodule *m = &s->mods[i];
+		if (m->start == start && m->s.file == file && m->s.foff == foff &&
+		    m->s.len == end - start)
+			return (uint32_t)i;
+	}
 	struct sp_wseg seg;
 	memset(&seg, 0, sizeof seg);
 	seg.file = file;
 	seg.foff = foff;
 	seg.len = end - start;
 	uint32_t id = sp_intern_add(&w->segs, &seg, sizeof seg, NULL);
-	if (id == SP_NONE || set >= w->n_set)
+	if (id == SP_NONE)
 		return SP_NONE;
-	struct sp_wset *s = &w->set[set];
-	for (size_t i = 0; i < s->n; i++)
-		if (s->mods[i].start == start && s->mods[i].seg == id)
-			return (uint32_t)i;
 	struct sp_wmodule m = {
 		.set = set, .seg = id, .place = (uint32_t)s->n, .start = start, .s = seg};
 	if (!sp_grow(&w->mod_log, &w->cap_mod_log, w->n_mod_log + 1, sizeof m) ||
@@ -205,7 +210,9 @@ uint32_t sp_spool_put_addr(struct sp_spool_writer *w, uint64_t addr, bool is_ker
 uint32_t sp_spool_put_node(struct sp_spool_writer *w, uint32_t prefix, uint32_t frame)
 {
 	uint64_t key = (uint64_t)(prefix + 1) << 32 | frame;
-	uint32_t id = sp_map64_get(&w->node_map, key);
+	/* The newest node has none behind it: a stack looks for none below its first new one. */
+	bool newest = prefix != SP_NONE && prefix + 1 == w->n_node;
+	uint32_t id = newest ? SP_NOT_FOUND : sp_map64_get(&w->node_map, key);
 	if (id != SP_NOT_FOUND)
 		return id;
 	uint32_t depth = prefix == SP_NONE ? 1 : w->node[prefix].depth + 1;
