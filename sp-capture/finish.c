@@ -56,6 +56,8 @@ static void emit_end(struct cap_session *s, const char *why)
 	sp_buf_str(&b, why ? "status=cut\n" : "status=0\n");
 	if (why)
 		sp_buf_printf(&b, "reason=sp-capture failed: %s\n", why);
+	else if (s->ended_by)
+		sp_buf_printf(&b, "ended_by=%s\n", s->ended_by);
 	sp_buf_printf(&b, "end_ns=%llu\n", (unsigned long long)cap_now_ns());
 	if (s->launch.ended)
 		sp_buf_printf(&b, "command_status=%d\n", s->launch.status);

@@ -118,6 +118,24 @@ static bool time_is_over(const struct cap_session *s, uint64_t now)
 	return s->o->has_duration && s->enabled_ns && now - s->enabled_ns >= s->o->duration_ns;
 }
 
+/* What ends the recording before the rings are looked at once more; NULL: nothing. */
+static const char *end_before(const struct cap_session *s)
+{
+	return sp_stop_level() > 0              ? "signal"
+	       : time_is_over(s, cap_now_ns()) ? "duration"
+					       : NULL;
+}
+
+/* And after that. */
+static const char *end_after(struct cap_session *s, struct watch *w)
+{
+	if (targets_gone(s, w))
+		return s->launch.pid > 0 ? "command" : s->system.over ? "cgroup" : "targets";
+	if (!cap_limit_reached(&s->limit, cap_output_bytes(s->out), cap_now_ns()))
+		return NULL;
+	return s->limit.state == CAP_MAX_SIZE ? "max-size" : "min-free";
+}
+
 static uint64_t next_sleep(const struct cap_session *s, uint64_t interval, uint64_t now)
 {
 	if (!s->o->has_duration || !s->enabled_ns)
@@ -248,7 +266,8 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 	int rc = watch_init(&w, s, err);
 	while (rc >= 0) {
 		uint64_t now = cap_now_ns();
-		if (sp_stop_level() > 0 || time_is_over(s, now))
+		s->ended_by = end_before(s);
+		if (s->ended_by)
 			break;
 		sleep_for(s, &w, next_sleep(s, interval, now));
 		rc = cap_session_drain(s, false, err);
@@ -261,8 +280,8 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 			break;
 		}
 		rc = cap_output_error(s->out, err);
-		if (rc < 0 || targets_gone(s, &w) ||
-		    cap_limit_reached(&s->limit, cap_output_bytes(s->out), cap_now_ns()))
+		s->ended_by = rc < 0 ? NULL : end_after(s, &w);
+		if (rc < 0 || s->ended_by)
 			break;
 		cap_recover(s, false);
 		if (now - swept >= SWEEP_NS) {
@@ -272,8 +291,10 @@ int cap_session_loop(struct cap_session *s, struct sp_err *err)
 		rc = look_at_system(s, &w, err);
 		if (rc < 0)
 			break;
-		if (w.fds[2].revents && !take_commands(s, &w))
+		if (w.fds[2].revents && !take_commands(s, &w)) {
+			s->ended_by = "stop";
 			break;
+		}
 	}
 	free(w.fds);
 	return rc < 0 ? rc : 0;

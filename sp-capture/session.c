@@ -310,8 +310,11 @@ static bool wait_delay(struct cap_session *s)
 	uint64_t end = cap_now_ns() + s->o->delay_ns;
 	for (;;) {
 		uint64_t now = cap_now_ns();
-		if (sp_stop_level() > 0 ||
-		    (s->launch.pid > 0 && cap_launch_wait(&s->launch, false)))
+		s->ended_by = sp_stop_level() > 0 ? "signal"
+			      : s->launch.pid > 0 && cap_launch_wait(&s->launch, false)
+				      ? "command"
+				      : NULL;
+		if (s->ended_by)
 			return false;
 		if (now >= end)
 			return true;
@@ -436,7 +439,7 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 		cap_launch_close(&s->launch);
 	if (s->out) {
 		struct sp_err late;
-		if (rc < 0)
+		if (rc < 0 && !(s->launch_failed && s->o->output_kind == CAP_TO_SPOOL))
 			cap_session_tell_failure(s, err);
 		int end = cap_output_finish(s->out, &late);
 		s->out = NULL;

@@ -103,6 +103,7 @@ struct cap_session {
 	bool attaching;     /* births are noted */
 	bool is_paused;     /* disabled by a command */
 	bool launch_failed; /* the command could not be run */
+	const char *ended_by; /* what ended it, for the end record; a literal */
 };
 
 /* --- attach.c --- */

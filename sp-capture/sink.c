@@ -141,6 +141,19 @@ static void give_to_user(const char *file)
 		close(fd);
 }
 
+void cap_sink_drop_stages(struct cap_sink *k)
+{
+	/* They ignore SIGTERM. The last one first, or it finds its input at an end. */
+	for (int i = 1; i >= 0; i--) {
+		if (k->stages[i] <= 0)
+			continue;
+		kill(k->stages[i], SIGKILL);
+		while (waitpid(k->stages[i], NULL, 0) < 0 && errno == EINTR)
+			;
+		k->stages[i] = 0;
+	}
+}
+
 int cap_sink_close(struct cap_sink *k)
 {
 	static const char *const names[] = {"sp-unwind", "sp-spool"};

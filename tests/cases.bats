@@ -76,6 +76,19 @@ check_says() { # SPOOL TEXT
 	holds "$output" "sp-unwind was ended by signal 9 (Killed)"
 }
 
+@test "-o FILE.spool: what could not be recorded is said alone, and leaves the spool that was there" {
+	local status=0
+	echo old >out.spool
+	sp-capture -q -o out.spool -p 2147483646 2>log || status=$?
+	equal "$status" 1
+	equal "$(cat log)" "sp-capture: cannot attach to process 2147483646: no such process"
+	equal "$(cat out.spool)" old
+	status=0
+	sp-capture -q -o out.spool -- ./nonesuch 2>log || status=$?
+	equal "$status" 127
+	equal "$(cat log)" "sp-capture: cannot launch ./nonesuch: No such file or directory"
+}
+
 @test "another build at a recorded path gives no name, whatever its times and inode; the same build does" {
 	cat >v.c <<-'END'
 		volatile unsigned long x;

@@ -560,6 +560,35 @@ is_whole() { # FILE
 	esac
 }
 
+# What the end record of s names, which must be of a whole recording.
+ended_by() {
+	stream ext s | awk '$1 == "end" && $2 == "status=0" { print substr($3, 10) }'
+}
+
+@test "the end record tells what ended the recording: its targets, the command, the time, a signal, a size" {
+	sp-capture -- true >s 2>log || fail "$(cat log)"
+	equal "$(ended_by)" command
+	start threads 60000
+	sp-capture -d 0.05 -p "$pid" >s 2>log || fail "$(cat log)"
+	equal "$(ended_by)" duration
+	sp-capture --max-size=1K -p "$pid" >s 2>log || fail "$(cat log)"
+	equal "$(ended_by)" max-size
+	begin s -p "$pid" --control=ctl
+	echo stop >ctl
+	wait "$capture" || fail "$(cat log)"
+	equal "$(ended_by)" stop
+	begin s -p "$pid"
+	kill -INT "$capture"
+	wait "$capture" || fail "$(cat log)"
+	equal "$(ended_by)" signal
+	sp-unwind <s 2>log >u || fail "$(cat log)"
+	holds "$(stream ext u | grep ^end)" ended_by=signal # handed on
+	begin s -p "$pid"
+	kill -9 "$pid"
+	wait "$capture" || fail "$(cat log)"
+	equal "$(ended_by)" targets
+}
+
 @test "--max-size ends the recording whole, once spool, file or stream have that size" {
 	local out
 	start threads 60000

@@ -304,7 +304,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	remove_group
 	wait "$capture"
 	grep -q "was removed: the recording ends" log
-	stream ext s | tail -n 1 | grep -q '^end status=0'
+	stream ext s | tail -n 1 | grep -q '^end status=0 ended_by=cgroup '
 }
 
 @test "a control group that is not there, and a name of several, are refused with what helps" {
