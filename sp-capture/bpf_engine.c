@@ -52,16 +52,18 @@
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 struct cap_bpf {
-	struct capture_bpf *skel; /* owned; NULL: light */
-	struct light_bpf *light;  /* owned; of samples alone, where the kernel can load it */
-	int ring, on_cpu;         /* descriptors of one of them, and what it shares with us: */
-	uint32_t *woken;
-	const uint64_t *lost;
+	struct capture_bpf *skel; /* owned; of waits, and of samples where light is not; or NULL */
+	struct light_bpf *light;  /* owned; of samples, where the kernel can load it; or NULL */
+	int ring, on_cpu;         /* descriptors of one of them */
+	struct shared {           /* of each of them, with us */
+		uint32_t *woken;
+		const uint64_t *lost;
+	} shared[2];
+	size_t n_shared;
 	int *links; /* owned descriptors */
 	size_t n_links, cap_links;
 	struct cap_ring mapped; /* owned, until cap_bpf_ring gives it away */
 	size_t page_bytes;
-	__u64 *wake_bytes; /* shared, as woken is */
 	int epoll_fd; /* owned */
 	uint32_t lacks;
 	bool after; /* stacks after long waits */
@@ -248,6 +250,18 @@ static uint64_t wake_bytes(size_t ring_bytes)
 	return ring_bytes / 3;
 }
 
+/* The programs' next records go into that ring. The kernel returns when none that began before still
+ * runs (kernel/bpf/syscall.c, maybe_wait_bpf_programs). */
+static int put_in_place(struct cap_bpf *b, int fd, size_t ring_bytes)
+{
+	uint32_t key = 0;
+	int rc = bpf_map_update_elem(b->light->maps.spb_rings.map_fd, &key, &fd, BPF_ANY);
+	if (rc >= 0)
+		__atomic_store_n(&b->light->bss->spb_wake_bytes, wake_bytes(ring_bytes),
+				 __ATOMIC_RELAXED);
+	return rc;
+}
+
 static uint32_t max_stack(const struct cap_bpf_want *want)
 {
 	return want->max_stack && want->max_stack < SPB_MAX_STACK ? want->max_stack : SPB_MAX_STACK;
@@ -279,20 +293,22 @@ static bool has_user_dynptr(void)
 	return has;
 }
 
-/* The program of samples, by the kernel's own means: it has the BTF that libbpf would read first. */
+/* The program of samples, by the kernel's own means: it has the BTF that libbpf would read first.
+ * Beside that of waits, whose ring it will share, it needs none of its own. */
 static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 {
+	size_t ring_bytes = want->off_cpu ? b->page_bytes : want->first_bytes;
 	b->light = light_bpf__open();
 	if (!b->light)
 		return -ENOMEM;
 	b->light->rodata->spb_without = b->lacks | (has_user_dynptr() ? 0 : SPB_USER_DYN);
 	b->light->rodata->spb_kernel = want->kernel_frames;
 	b->light->rodata->spb_counted = want->counted;
-	b->light->bss->spb_wake_bytes = wake_bytes(want->first_bytes);
+	b->light->bss->spb_wake_bytes = wake_bytes(ring_bytes);
 	/* No address: where it is taken for one, the stack ends there, marked. */
 	memset(b->light->bss->spb_hole, 0xa5, sizeof b->light->bss->spb_hole);
 	b->light->rodata->spb_max_stack = max_stack(want);
-	b->light->maps.spb_ring.max_entries = (uint32_t)want->first_bytes;
+	b->light->maps.spb_ring.max_entries = (uint32_t)ring_bytes;
 	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);
 	b->light->maps.spb_ends.max_entries = n_ends(want);
 	int rc = light_bpf__load(b->light);
@@ -303,9 +319,8 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	}
 	b->ring = b->light->maps.spb_ring.map_fd;
 	b->on_cpu = b->light->progs.on_cpu.prog_fd;
-	b->woken = &b->light->bss->spb_woken;
-	b->wake_bytes = &b->light->bss->spb_wake_bytes;
-	b->lost = (const uint64_t *)b->light->bss->spb_lost;
+	b->shared[b->n_shared++] = (struct shared){
+		&b->light->bss->spb_woken, (const uint64_t *)b->light->bss->spb_lost};
 	return 0;
 }
 
@@ -324,7 +339,7 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
 	bpf_map__set_max_entries(b->skel->maps.spb_scratch, n_scratch(b, want));
 	bpf_map__set_max_entries(b->skel->maps.spb_ends, n_ends(want));
-	bpf_program__set_autoload(on_cpu, true);
+	bpf_program__set_autoload(on_cpu, !b->light);
 	if (want->off_cpu)
 		set_off_cpu(b, want);
 	int rc = capture_bpf__load(b->skel);
@@ -333,10 +348,11 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	if (rc < 0)
 		return rc;
 	b->ring = bpf_map__fd(b->skel->maps.spb_ring);
+	b->shared[b->n_shared++] = (struct shared){
+		&b->skel->bss->spb_woken, (const uint64_t *)b->skel->bss->spb_lost};
+	if (b->light)
+		return put_in_place(b, b->ring, want->ring_bytes);
 	b->on_cpu = bpf_program__fd(on_cpu);
-	b->woken = &b->skel->bss->spb_woken;
-	b->wake_bytes = &b->skel->bss->spb_wake_bytes;
-	b->lost = (const uint64_t *)b->skel->bss->spb_lost;
 	return 0;
 }
 
@@ -346,13 +362,16 @@ static int load(struct cap_bpf *b, const struct cap_bpf_want *want, char cure[20
 	b->after = want->off_cpu && !(b->lacks & (SPB_TASK_WORK | SPB_EXIT)) &&
 		   want->min_ns >= AFTER_MIN_NS;
 	b->plain = b->lacks & SPB_FIND_VMA && !b->after;
-	int rc = want->off_cpu || b->plain || b->lacks & SPB_LOADER ? -ENOSYS : load_light(b, want);
+	/* Where waits end by samples (off_cpu.h, untold), theirs is one program with those of waits. */
+	bool is_apart = !b->plain && !(b->lacks & SPB_LOADER) &&
+			(!want->off_cpu || !(b->lacks & SPB_EXIT));
+	int rc = is_apart ? load_light(b, want) : -ENOSYS;
 	/* What is not allowed the one way is not the other: no use to read the BTF. */
-	if (rc < 0 && rc != -EPERM && rc != -EACCES)
-		rc = load_full(b, want);
+	if (want->off_cpu || rc < 0)
+		rc = rc == -EPERM || rc == -EACCES ? rc : load_full(b, want);
 	if (rc < 0)
 		return explain(rc, cure, err);
-	return open_ring(b, b->light ? want->first_bytes : want->ring_bytes, err);
+	return open_ring(b, b->skel ? want->ring_bytes : want->first_bytes, err);
 }
 
 /*
@@ -461,7 +480,10 @@ const char *cap_bpf_lacks(const struct cap_bpf *b)
 
 uint64_t cap_bpf_lost(const struct cap_bpf *b, uint32_t cpu)
 {
-	return cpu < SPB_MAX_CPUS ? __atomic_load_n(&b->lost[cpu], __ATOMIC_RELAXED) : 0;
+	uint64_t sum = 0;
+	for (size_t i = 0; i < b->n_shared && cpu < SPB_MAX_CPUS; i++)
+		sum += __atomic_load_n(&b->shared[i].lost[cpu], __ATOMIC_RELAXED);
+	return sum;
 }
 
 int cap_bpf_target(struct cap_bpf *b, int32_t id, bool from_exec, struct sp_err *err)
@@ -577,10 +599,14 @@ void cap_bpf_waits(const struct cap_bpf *b, struct cap_waits_counts *out)
 void cap_bpf_looking(struct cap_bpf *b)
 {
 	struct epoll_event ev;
-	if (!__atomic_load_n(b->woken, __ATOMIC_RELAXED))
+	uint32_t woken = 0;
+	for (size_t i = 0; i < b->n_shared; i++)
+		woken |= __atomic_load_n(b->shared[i].woken, __ATOMIC_RELAXED);
+	if (!woken)
 		return;
 	epoll_wait(b->epoll_fd, &ev, 1, 0);
-	__atomic_store_n(b->woken, 0, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < b->n_shared; i++)
+		__atomic_store_n(b->shared[i].woken, 0, __ATOMIC_RELAXED);
 }
 
 void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
@@ -589,21 +615,11 @@ void cap_bpf_ring(struct cap_bpf *b, struct cap_ring *r)
 	b->mapped = (struct cap_ring){.fd = -1};
 }
 
-/* The programs' next records go into that ring. The kernel returns when none that began before still
- * runs (kernel/bpf/syscall.c, maybe_wait_bpf_programs). */
-static int put_in_place(struct cap_bpf *b, int fd, struct sp_err *err)
-{
-	uint32_t key = 0;
-	if (bpf_map_update_elem(b->light->maps.spb_rings.map_fd, &key, &fd, BPF_ANY) < 0)
-		return sp_err_errno(err, "cannot put a larger ring in place: bpf_map_update_elem");
-	return 0;
-}
-
 int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
 		 struct sp_err *err)
 {
 	struct cap_ring m;
-	if (!b->light)
+	if (b->skel)
 		return 0;
 	int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "spb_ring", 0, 0, (uint32_t)bytes, NULL);
 	if (fd < 0)
@@ -612,13 +628,12 @@ int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, si
 	if (rc < 0)
 		return rc;
 	rc = watch_ring(b, fd, err);
-	if (rc >= 0)
-		rc = put_in_place(b, fd, err);
+	if (rc >= 0 && put_in_place(b, fd, bytes) < 0)
+		rc = sp_err_errno(err, "cannot put a larger ring in place: bpf_map_update_elem");
 	if (rc < 0) {
 		cap_ring_unmap(&m);
 		return rc;
 	}
-	__atomic_store_n(b->wake_bytes, wake_bytes(bytes), __ATOMIC_RELAXED);
 	*old = *r;
 	old->fd = -1;
 	*r = m;

@@ -61,14 +61,36 @@ ring_of() { # minimum|maximum: what the stream in s says
 	done
 }
 
+@test "beside --off-cpu too, and the stacks of waits: above a missing page that holds nothing" {
+	need_bpf
+	local least kind event root without
+	while read -r least kind without; do
+		root='_start;.*;below'
+		[ "$kind" = hole ] || root='\\[truncated\\];below'
+		STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -e cpu-clock "--off-cpu=$least" -- \
+			"$SP_PROG/deep" 330 60 "$kind" naps
+		for event in cpu-clock offcpu-time; do
+			sp-sym --format=folded --event=$event x.spool | awk -v root="$root" '
+				/;deep/ { all += $NF } $0 ~ root "_a_hole;deep" { good += $NF }
+				END { print good + 0, all; exit !(all && good == all) }' ||
+				fail "$event $kind $least $without: $(cat x.spool.unwind)"
+		done
+	done <<-'X'
+		0 hole
+		0 lost
+		0 hole light
+		100us hole
+		100us lost
+		100us hole exit
+	X
+}
+
 @test "of a stack with a missing page all that lies before it is copied, where no more can be" {
 	need_bpf
-	for without in user_dynptr light; do
-		for depth in 3 40 330 1900; do
-			STACKPULSE_BPF_WITHOUT=$without profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 hole
-			all_deep x.spool "$depth" || fail "without '$without' $depth: $(cat x.spool.unwind)"
-			! grep -q " 100.0% complete" x.spool.unwind || fail "without '$without' $depth: no page was missing"
-		done
+	for depth in 3 40 330 1900; do
+		STACKPULSE_BPF_WITHOUT=user_dynptr profile x.spool --engine=bpf -- "$SP_PROG/deep" "$depth" 200 hole
+		all_deep x.spool "$depth" || fail "$depth: $(cat x.spool.unwind)"
+		! grep -q " 100.0% complete" x.spool.unwind || fail "$depth: no page was missing"
 	done
 }
 

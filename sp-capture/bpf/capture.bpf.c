@@ -4,8 +4,8 @@
  * lack what they lack: every newer helper has a branch beside it that does without;
  * bpf_core_enum_value_exists() becomes a constant at load time, and the verifier drops the branch
  * that cannot be taken. But a callback's address is an instruction that Linux before 5.13 refuses
- * even in such a branch: what calls bpf_find_vma or schedules task work is there a second time
- * without (plain), as a program of its own.
+ * even in such a branch: what calls bpf_find_vma or bpf_loop, or schedules task work, is there a second
+ * time without (plain), as a program of its own.
  *
  * Compiled twice. With SPB_LIGHT it is on_cpu alone, which a program in the kernel loads (a light
  * skeleton, Linux 5.17): a quarter of the time, as nobody reads the kernel's BTF. */
@@ -35,9 +35,7 @@ const volatile __u32 spb_counted = 0;          /* the event counts its samples: 
 __u64 spb_wake_bytes = 0; /* a ring that holds so much wakes its reader; set by it */
 __u32 spb_woken = 0;      /* set here, cleared by the reader */
 __u64 spb_lost[SPB_MAX_CPUS] = {0};
-#ifdef SPB_LIGHT
 __u8 spb_hole[PAGE] = {0}; /* stands for a page of a stack that is missing; set by the reader */
-#endif
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -289,7 +287,6 @@ static __always_inline int read_part(struct work *w, struct bpf_dynptr *d, __u32
 	return to && n <= part ? bpf_probe_read_user(to, n, (const void *)(sp + done)) : -1;
 }
 
-#ifdef SPB_LIGHT
 struct rest {
 	struct work *w;
 	struct bpf_dynptr *d;
@@ -316,30 +313,25 @@ static long read_page(__u32 i, struct rest *r)
  * lies above them is wanted too. False: parts have to be slices, of a length that the verifier knows.
  * It looks at the body of bpf_loop (Linux 5.17) once, at each turn of a loop otherwise. */
 static __always_inline bool read_pages(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
-				       __u32 size, bool whole)
+				       __u32 size)
 {
 	struct rest r = {.w = w, .d = d, .sp = sp, .off = off, .size = size};
-	if (!whole)
-		return false;
 	bpf_loop(SPB_MAX_STACK / PAGE + 1, read_page, &r, 0);
 	w->s.stack_bytes = r.there;
 	return true;
 }
-#else
-#define read_pages(w, d, off, sp, size, whole) false
-#endif
 
 /* The stack into a record at off. A read is all or nothing: what lies before a page that is missing is
  * read in halves, quarters, … that are there. whole: a read may have any length, else it has that of
  * a slice of the record. */
 static __always_inline void copy(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
-				 __u32 size, struct task_struct *other, bool whole)
+				 __u32 size, struct task_struct *other, bool whole, bool holes)
 {
 	if (whole && read_user(d, off, size, sp, other) == 0) {
 		w->s.stack_bytes = size;
 		return;
 	}
-	if (read_pages(w, d, off, sp, size, whole))
+	if (whole && holes && read_pages(w, d, off, sp, size))
 		return;
 	for (__u32 part = SPB_MAX_STACK; part >= PAGE; part /= 2)
 		if (done_of(w) + part <= size &&
@@ -361,7 +353,8 @@ static __always_inline __u32 head_size(const struct work *w)
 	return sizeof w->s + (n & SPB_MAX_CHAIN) * 8;
 }
 
-static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_struct *other)
+static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_struct *other,
+				       bool holes)
 {
 	struct bpf_dynptr d;
 	void *ring = ring_in_use();
@@ -379,7 +372,7 @@ static __always_inline void put_dynptr(struct work *w, __u32 size, struct task_s
 		return;
 	}
 	if (size)
-		copy(w, &d, off, sp, size, other, whole);
+		copy(w, &d, off, sp, size, other, whole, holes);
 	bpf_dynptr_write(&d, 0, w, off, 0);
 	bpf_ringbuf_submit_dynptr(&d, wake(ring));
 }
@@ -414,12 +407,29 @@ static __always_inline void put_scratch(struct work *w, __u32 size)
 		count_lost();
 }
 
-static __noinline void put(struct work *w, __u32 size)
+static __noinline void put_plain(struct work *w, __u32 size)
 {
 	if (HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
-		put_dynptr(w, size, NULL);
+		put_dynptr(w, size, NULL, false);
 	else
 		put_scratch(w, size);
+}
+
+static __noinline void put_whole(struct work *w, __u32 size)
+{
+	if (HAS(ringbuf_reserve_dynptr, SPB_DYNPTR))
+		put_dynptr(w, size, NULL, true);
+	else
+		put_scratch(w, size);
+}
+
+/* The record with so much of the stack, less what is missing. */
+static __always_inline void put(struct work *w, __u32 size, bool plain)
+{
+	if (plain)
+		put_plain(w, size);
+	else
+		put_whole(w, size);
 }
 
 /* The fields that all records have. */
@@ -487,7 +497,7 @@ static __always_inline int sample(struct perf_context *ctx, bool plain)
 		put_regs(w);
 		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
 	}
-	put(w, size);
+	put(w, size, plain);
 	return spb_counted;
 }
 

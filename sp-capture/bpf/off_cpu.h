@@ -183,7 +183,7 @@ static __always_inline void put_stack(struct work *w, struct task_struct *t, boo
 		w->s.ip = REGS_IP(&w->r);
 		size = stack_size(&w->s, t, REGS_SP(&w->r), plain);
 	}
-	put(w, size);
+	put(w, size, plain);
 }
 
 /* A wait is over: its record, to be put by the caller; NULL: it makes none. */
@@ -234,7 +234,7 @@ static __always_inline bool end_untold(struct spb_wait *wait, __u32 tid, __u64 i
 	cpu->n_untold++;
 	if (w) {
 		w->s.flags = SPB_LATE;
-		put(w, 0);
+		put_plain(w, 0);
 	}
 	return true;
 }
@@ -391,7 +391,7 @@ static __always_inline void switch_in(struct task_struct *t, __u64 now, bool pla
 	if (!plain && spb_after && &bpf_task_work_schedule_resume_impl != 0 &&
 	    !want_stack(t, tid, now))
 		w->s.flags |= SPB_LATE;
-	put(w, 0);
+	put_plain(w, 0);
 }
 
 static __always_inline int switched(__u64 *ctx, bool plain)
@@ -471,7 +471,7 @@ int off_exit(__u64 *ctx)
 		put_chain(w, t, spb_skip - 1);
 	if (spb_after && &bpf_task_work_schedule_resume_impl != 0 && !want_stack(t, tid, now))
 		w->s.flags |= SPB_LATE;
-	put(w, 0);
+	put_plain(w, 0);
 	return 0;
 }
 
@@ -516,7 +516,7 @@ int off_parked(struct bpf_iter__task *ctx)
 	clip(&e, t, t->mm, sp);
 	__u32 size = size_to(&w->s, e.hi < sp + UNKNOWN_STACK ? e.hi : 0, sp);
 	if (used + size < bpf_ringbuf_query(&spb_ring, BPF_RB_RING_SIZE) / 2)
-		put_dynptr(w, size, t);
+		put_dynptr(w, size, t, false);
 	return 0;
 }
 

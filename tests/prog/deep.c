@@ -1,21 +1,25 @@
 /* A recursion of argv[1] frames of some 200 bytes each that burns argv[2] CPU ms at its end. With a
  * third argument a page of the stack above them is missing: "hole", one that holds nothing, or "lost",
- * the one that says how main goes on. */
+ * the one that says how main goes on. With a fourth, "naps", it sleeps a millisecond now and then. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "target.h"
 
 static volatile unsigned long sum;
+static bool naps;
 
 NOINLINE static void leaf(unsigned until)
 {
 	do {
 		for (int i = 0; i < 100000; i++)
 			sum += (unsigned long)i;
+		if (naps)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	} while (target_cpu_ms() < until);
 }
 
@@ -48,6 +52,7 @@ int main(int argc, char **argv)
 {
 	if (argc < 3)
 		return 2;
+	naps = argc > 4;
 	if (argc > 3)
 		return below_a_hole(atol(argv[1]), target_cpu_ms() + (unsigned)atol(argv[2]),
 				    strcmp(argv[3], "lost") == 0);
