@@ -89,6 +89,82 @@ kill_all() {
 	wait "$capture" || fail "$(cat log)"
 }
 
+@test "a pid that goes to another process while we attach: refused, and that one is left alone" {
+	[ "$(id -u)" = 0 ] || skip "needs root for a pid namespace"
+	cat >shim.c <<-'X'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <fcntl.h>
+		#include <signal.h>
+		#include <stdarg.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <sys/syscall.h>
+		#include <unistd.h>
+		/* Before the SWAP_AT-th event of process SWAP: it ends, and a new one has its id. */
+		static void swap(int pid)
+		{
+			char text[16];
+			int fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY), n = snprintf(text, sizeof text, "%d", pid - 1);
+			kill(pid, SIGKILL);
+			while (kill(pid, 0) == 0)
+				usleep(1000); /* until its parent has reaped it */
+			if (pwrite(fd, text, n, 0) != n)
+				abort();
+			int child = fork();
+			if (child == 0) {
+				unsetenv("LD_PRELOAD");
+				execl("other", "other", "60000", NULL);
+				_exit(1);
+			}
+			if (child != pid)
+				abort();
+		}
+		long syscall(long n, ...)
+		{
+			static int n_opened;
+			long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+			long a[6];
+			va_list args;
+			va_start(args, n);
+			for (int i = 0; i < 6; i++)
+				a[i] = va_arg(args, long);
+			va_end(args);
+			int pid = atoi(getenv("SWAP"));
+			if (n == SYS_perf_event_open && (int)a[1] == pid && ++n_opened == atoi(getenv("SWAP_AT")))
+				swap(pid);
+			return real(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+		}
+	X
+	gcc -shared -fPIC -o shim.so shim.c -ldl
+	cp "$SP_PROG/chain-pie" one
+	cp "$SP_PROG/chain-nopie" other
+	# Its shell reaps what ends while it waits.
+	cat >swap.sh <<-'X'
+		./one 60000 & p=$!
+		while [ ! /proc/$p/exe -ef one ]; do :; done
+		SWAP=$p SWAP_AT=$1 LD_PRELOAD=./shim.so sp-capture $2 -d 1 -p $p >s 2>log
+		echo "$? $p" >ended
+		until [ /proc/$p/exe -ef other ]; do :; done
+		grep State: /proc/$p/status >state
+		kill -9 $p
+	X
+	local at how status p
+	# The first event only asks whether it may be sampled; of the others, one a CPU.
+	for at in 2 3; do
+		for how in "" --stop -f; do
+			[ $at = 2 ] || [ "$(nproc)" -gt 1 ] || continue
+			# shellcheck disable=SC2086 # none, or one
+			unshare --pid --fork --mount-proc sh swap.sh $at $how
+			read -r status p <ended
+			equal "$status" 1 "at $at $how: $(cat log)"
+			holds "$(cat log)" "cannot attach to process $p: it has ended, and another one has its id"
+			equal "$(stream stacks s)" "" "samples"
+			! grep -qi stopped state || fail "the other one is held: $(cat state)"
+		done
+	done
+}
+
 @test "a list of threads that cannot be read to its end is an error, not a shorter list" {
 	local status=0
 	start cap_many 5
