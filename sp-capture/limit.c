@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/cli.h"
+#include "base/file.h"
 
 #define LOOK_NS UINT64_C(100000000)
 #define MOST_FREE ((uint64_t)512 << 20)
@@ -22,16 +22,13 @@ static bool has_disk(const struct cap_limit *l)
 	return l->dir || l->on_disk;
 }
 
-/* What users who are not root may still fill; false when the file system does not tell. */
 static bool look_at_room(struct cap_limit *l)
 {
-	struct statvfs v;
-	int rc = l->dir ? statvfs(l->dir, &v) : fstatvfs(l->fd, &v);
-	if (rc < 0 || !v.f_blocks)
+	uint64_t size_bytes;
+	if (!sp_disk_room(l->dir, l->fd, &l->free_bytes, &size_bytes))
 		return false;
-	l->free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-	l->min_free_bytes = l->o->has_min_free ? l->o->min_free_bytes
-					       : cap_limit_min_free((uint64_t)v.f_blocks * v.f_frsize);
+	l->min_free_bytes =
+		l->o->has_min_free ? l->o->min_free_bytes : cap_limit_min_free(size_bytes);
 	return true;
 }
 

@@ -29,6 +29,7 @@ enum {
 	OPT_RESOLUTION,
 	OPT_SYNC,
 	OPT_LEVEL,
+	OPT_MIN_FREE,
 	OPT_CHECK,
 };
 
@@ -45,6 +46,8 @@ static const struct sp_opt opts[] = {
 	 "round times down to TIME (1us, 100us, 1ms): smaller files;\nthe spool tells it (default 1ns)"},
 	{"sync", 0, NULL, "each block to the disk at once, not only at the end"},
 	{"level", 0, "N", "effort of compression, 1 to 19 (default 7)"},
+	{"min-free", 0, "SIZE",
+	 "of a stream: end with status 3 when the file system has less than\nthis left (500M, 2G)"},
 	{"check", 0, "FILE", "say whether a spool is whole, incomplete or damaged, and where"},
 	{0},
 };
@@ -69,7 +72,7 @@ struct options {
 	bool append, sync;
 	uint64_t resolution_ns;
 	int level;
-	uint64_t rotate_bytes, rotate_ns;
+	uint64_t rotate_bytes, rotate_ns, min_free_bytes;
 	struct spool_filter filter;
 	const char **input;
 	size_t n_input;
@@ -140,6 +143,9 @@ static void parse(struct options *o, int argc, char **argv)
 			break;
 		case OPT_LEVEL:
 			o->level = (int)sp_arg_u64("--level", arg, 1, 19);
+			break;
+		case OPT_MIN_FREE:
+			o->min_free_bytes = sp_arg_size("--min-free", arg, UINT64_C(1) << 60);
 			break;
 		case OPT_CHECK:
 			o->check = arg;
@@ -230,7 +236,7 @@ static void say_end(const char *file, const struct sp_counters *c, uint64_t samp
 	else if (!samples)
 		snprintf(text + n, sizeof text - (size_t)n, "; %s",
 			 left_out ? "no sample is what --cut and --only ask for"
-				  : "the process was idle? record longer");
+				  : "the process was idle? record longer, or with --off-cpu");
 	else if (strcmp(file, "-") != 0)
 		snprintf(text + n, sizeof text - (size_t)n, "; next: sp-sym %.200s", file);
 	sp_note("%s", text);
@@ -267,6 +273,8 @@ struct job {
 	uint64_t n_left_out;     /* by the filter */
 	unsigned n_files;
 	bool broken; /* the next file could not be begun */
+	bool is_low; /* of room, as --min-free has it: */
+	char low[200];
 	char first_file[PATH_MAX];
 };
 
@@ -342,13 +350,30 @@ static int next_file(void *ctx, struct sp_spool_writer **w, struct sp_err *err)
 	return rc;
 }
 
+static bool is_low(void *ctx)
+{
+	struct job *j = ctx;
+	uint64_t free_bytes, size_bytes;
+	if (!j->out.regular || !sp_disk_room(NULL, j->out.fd, &free_bytes, &size_bytes) ||
+	    free_bytes >= j->o->min_free_bytes)
+		return false;
+	snprintf(j->low, sizeof j->low,
+		 "its file system has %llu MiB left, and %llu are to stay free (--min-free)",
+		 (unsigned long long)(free_bytes >> 20),
+		 (unsigned long long)(j->o->min_free_bytes >> 20));
+	j->is_low = true;
+	return true;
+}
+
 /* The last file's end, and the closing line. */
 static int end(struct job *j, const struct sp_counters *c, const char *cut, struct sp_err *err)
 {
 	if (end_file(j, cut, err) < 0)
 		die_writing(&j->out, j->w, err);
 	int status = cut ? SP_EXIT_PARTIAL : SP_EXIT_OK;
-	if (cut)
+	if (j->is_low)
+		sp_warn("ended: %s: %s", j->o->output, cut);
+	else if (cut)
 		sp_warn("the input is incomplete: %s", cut);
 	if (j->n_files > 1)
 		sp_note("%u files, from %s", j->n_files, j->first_file);
@@ -368,6 +393,11 @@ static int run_stream(struct options *o, bool from_file)
 		sp_usage_error("standard input is a terminal; try: sp-unwind perf.data | sp-spool -o "
 			       "out.spool");
 	begin(&j, &err);
+	if (is_low(&j)) {
+		spool_output_close(&j.out);
+		sp_err_set(&err, SP_ERR_LIMIT, 0, "cannot write %s: %s", o->output, j.low);
+		sp_die(&err, "make room there, or write elsewhere");
+	}
 	enter_sandbox(&j.out);
 	struct spool_stream s;
 	if (spool_stream_open(&s, path, j.old ? sp_spool_info(j.old) : NULL, &err) < 0) {
@@ -379,6 +409,7 @@ static int run_stream(struct options *o, bool from_file)
 	s.filter = spool_filter_active(&o->filter) ? &o->filter : NULL;
 	s.next_file = rotates(o) ? next_file : NULL;
 	s.next_ctx = &j;
+	s.is_over = o->min_free_bytes ? is_low : NULL;
 	s.rotate_bytes = o->rotate_bytes;
 	s.rotate_ns = o->rotate_ns;
 	uint64_t seed[2];
@@ -390,6 +421,8 @@ static int run_stream(struct options *o, bool from_file)
 	const char *cut = NULL;
 	if (rc < 0)
 		cut = err.msg; /* reading failed: what came before it is kept */
+	else if (j.is_low)
+		cut = j.low;
 	else if (s.stopped)
 		cut = "reading was stopped by a signal";
 	else if (sp_reader_state(s.r) != SP_INPUT_WHOLE)

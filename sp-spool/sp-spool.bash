@@ -10,11 +10,12 @@ _sp_spool() {
 	--time-resolution) words="1ns 1us 10us 100us 1ms" ;;
 	--level) words="1 3 9 19" ;;
 	--rotate) words="100M 1G 10m 1h" ;;
+	--min-free) words="500M 1G 2G" ;;
 	--only) words="pid= tid= comm=" ;;
 	--stats) words=json ;;
 	esac
 	if [[ -z $words && $cur == -* ]]; then
-		words="-o --output= -a --append --rotate= --cut= --only= --time-resolution= --sync --level= --check= -q --quiet -v \
+		words="-o --output= -a --append --rotate= --cut= --only= --time-resolution= --sync --level= --min-free= --check= -q --quiet -v \
 			--verbose --stats=json -h --help -V --version"
 	fi
 	if [[ $words ]]; then

@@ -604,6 +604,17 @@ static void end_flusher(struct spool_stream *s)
 	s->flusher_runs = false;
 }
 
+static bool must_stop(struct spool_stream *s)
+{
+	if (s->from_file && sp_stop_level())
+		return true;
+	uint64_t bytes = s->is_over ? sp_spool_written_bytes(s->w) : s->asked_at_bytes;
+	if (bytes == s->asked_at_bytes)
+		return false;
+	s->asked_at_bytes = bytes;
+	return s->is_over(s->next_ctx);
+}
+
 int spool_stream_run(struct spool_stream *s, const uint64_t seed[2], struct sp_err *err)
 {
 	int rc = spool_intern_init(&s->in, s->w, s->r, seed, err);
@@ -630,12 +641,12 @@ int spool_stream_run(struct spool_stream *s, const uint64_t seed[2], struct sp_e
 		}
 		note_seen(s);
 		rc = take(s, &rec, err);
-		if (s->from_file && sp_stop_level()) {
+		if (rc == 0 && atomic_load_explicit(&s->flush_due, memory_order_relaxed))
+			rc = flush(s, err);
+		if (rc == 0 && must_stop(s)) {
 			s->stopped = true;
 			break;
 		}
-		if (rc == 0 && atomic_load_explicit(&s->flush_due, memory_order_relaxed))
-			rc = flush(s, err);
 	}
 	end_flusher(s);
 	note_seen(s);

@@ -31,6 +31,9 @@ struct spool_stream {
 	uint64_t lost_told;           /* sum of the loss records */
 	bool has_loss_records, has_samples;
 	bool from_file, stopped; /* a file is not read on after the first Ctrl-C */
+	/* Asked whenever something was written, when it is set: whether to stop here. */
+	bool (*is_over)(void *ctx);
+	uint64_t asked_at_bytes;
 	uint32_t objects_refused; /* beyond the limit of embedded files */
 	uint32_t *event; /* owned: writer's event + 1 by the reader's */
 	size_t n_event, cap_event;
@@ -49,7 +52,7 @@ struct spool_stream {
 
 	/* Rotation, when next_file is set: by size, or by the samples' times. */
 	spool_next_file *next_file;
-	void *next_ctx;
+	void *next_ctx; /* of is_over too */
 	uint64_t rotate_bytes, rotate_ns;
 	struct spool_carry carry;
 	struct sp_counters before; /* in the files that are complete */

@@ -142,8 +142,8 @@ static void write_symptoms(const struct sp_counters *c, uint64_t samples, struct
 	}
 	if (!shown)
 		out_str(o, samples ? "nothing: no counter is high\n"
-				   : "there are no samples: was the target idle? Record longer, or "
-				     "while it is busy\n");
+				   : "there are no samples: was the target idle? Record longer, "
+				     "while it is busy, or with --off-cpu\n");
 }
 
 /* The containers by their samples, when there are any. */

@@ -109,7 +109,8 @@ static void say_empty(const struct view *v)
 			"--format=stats for what there is",
 			(unsigned long long)v->n_read);
 	else
-		sp_warn("0 samples: was the target idle? Record longer, or while it is busy; "
+		sp_warn("0 samples: was the target idle? Record longer, while it is busy, or with "
+			"--off-cpu; "
 			"'sp-capture --check' says what works here");
 }
 

@@ -13,6 +13,7 @@ setup() {
 teardown() {
 	[ -z "${GEN-}" ] || kill "$GEN" 2>/dev/null || :
 	[ -z "${SPOOL-}" ] || kill -9 "$SPOOL" 2>/dev/null || :
+	[ -z "${small-}" ] || umount -l "$small"
 }
 
 samples_of() { # SPOOL
@@ -428,4 +429,27 @@ has_samples() { # SPOOL N
 	holds "$output" "--time-resolution"
 	run -0 sp-spool --version
 	holds "$output" "sp-spool "
+}
+
+@test "--min-free ends a stream before the disk is full, with status 3 and all that came; a full one is refused" {
+	[ "$(id -u)" = 0 ] || skip "needs root for a small file system"
+	mkdir small
+	mount -t tmpfs -o size=64m stackpulse small || skip "no tmpfs can be mounted"
+	small=$PWD/small
+	local status=0
+	"$STREAM" samples=100000000 stacks=100000 2>gen | {
+		sp-spool --min-free=60M -o small/x.spool 2>log || echo $? >status
+	}
+	equal "$(cat status)" 3 "$(cat log)"
+	holds "$(cat log)" "ended: small/x.spool: its file system has 5"
+	holds "$(cat log)" "and 60 are to stay free (--min-free)"
+	equal "$(state_of small/x.spool)" incomplete
+	holds "$(sp-sym --format=stats small/x.spool 2>/dev/null)" "are to stay free"
+	[ "$(samples_of small/x.spool)" -gt 1000 ] || fail "$(cat log)"
+	"$STREAM" samples=5 | sp-spool --min-free=70M -o small/y.spool 2>log && fail "it was written"
+	holds "$(cat log)" "cannot write small/y.spool: its file system has 5"
+	[ ! -e small/y.spool ]
+	# Where there is room it ends nothing.
+	"$STREAM" samples=50 | sp-spool --min-free=1M -o small/z.spool
+	equal "$(state_of small/z.spool)" whole
 }

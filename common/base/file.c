@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/sandbox.h"
@@ -309,4 +310,15 @@ void sp_folders_make(char *path)
 		*p = '/';
 	}
 	mkdir(path, 0700);
+}
+
+bool sp_disk_room(const char *dir, int fd, uint64_t *free_bytes, uint64_t *size_bytes)
+{
+	struct statvfs v;
+	int rc = dir ? statvfs(dir, &v) : fstatvfs(fd, &v);
+	if (rc < 0 || !v.f_blocks)
+		return false;
+	*free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+	*size_bytes = (uint64_t)v.f_blocks * v.f_frsize;
+	return true;
 }
