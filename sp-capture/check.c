@@ -79,7 +79,7 @@ static bool rings(struct cap_session *s, size_t shared)
 {
 	struct sp_err err = {0};
 	struct cap_ring *r = calloc(s->n_cpus, sizeof *r);
-	char why[200];
+	char why[240], more[80] = "";
 	const struct cap_options *o = s->o;
 	if (!r || cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0) {
 		free(r);
@@ -93,16 +93,19 @@ static bool rings(struct cap_session *s, size_t shared)
 	int rc = cap_rings_map(r, s->n_cpus, &s->sampler, &got, shared ? 8 : o->stack_bytes, &err);
 	if (rc < 0)
 		line("rings", false, err.msg, s->sampler.cure);
-	else if (shared)
+	if (got < wanted)
+		snprintf(more, sizeof more,
+			 "; %zu KiB are wanted: ulimit -l %zu, or a smaller -s", wanted / 1024,
+			 cap_rings_lock_kb(&s->kernel, s->n_cpus, wanted));
+	if (rc >= 0 && shared)
 		snprintf(why, sizeof why,
 			 "%zu KiB for all CPUs, %zu KiB when stacks are large, which take what they "
 			 "use; %zu KiB per CPU for side-band",
 			 shared / 1024, s->most_ring_bytes / 1024, got / 1024);
-	else
+	else if (rc >= 0)
 		snprintf(why, sizeof why, "%zu KiB per CPU, %llu samples of %u stack bytes%s",
 			 got / 1024, (unsigned long long)(got / cap_sample_bytes(o->stack_bytes)),
-			 o->stack_bytes,
-			 got < wanted ? " (more with ulimit -l or a smaller -s)" : "");
+			 o->stack_bytes, more);
 	if (rc >= 0)
 		line("rings", true, why, "");
 	for (size_t i = 0; rc >= 0 && i < s->n_cpus; i++)

@@ -92,6 +92,8 @@ static void tell_step(const struct cap_session *s, char *out, size_t size)
 			 !lost ? ""
 			 : s->emit.n_dropped * 2 > lost
 				 ? "; to lose less: a faster reader of the stream"
+			 : s->rings_are_small
+				 ? "; to lose less: a larger ulimit -l, a lower -F or -s"
 				 : "; to lose less: a larger --ring, a lower -F or -s");
 	if (held)
 		snprintf(out + n, size - (size_t)n,

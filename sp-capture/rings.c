@@ -112,12 +112,18 @@ int cap_rings_map(struct cap_ring *rings, size_t n, struct cap_sampler *s, size_
 	}
 }
 
-void cap_rings_say_smaller(const struct cap_kernel *k, size_t data_bytes, size_t wanted)
+size_t cap_rings_lock_kb(const struct cap_kernel *k, size_t n, size_t data_bytes)
+{
+	return n * (data_bytes + k->page_bytes) / 1024;
+}
+
+void cap_rings_say_smaller(const struct cap_kernel *k, size_t n, size_t data_bytes, size_t wanted)
 {
 	sp_note("rings of %zu KiB per CPU instead of %zu KiB: the mlock budget is used up "
 		"(perf_event_mlock_kb is %lld, RLIMIT_MEMLOCK %lld KiB); to lose less: "
-		"ulimit -l, or a smaller -s",
-		data_bytes / 1024, wanted / 1024, (long long)k->mlock_kb, (long long)k->memlock_kb);
+		"ulimit -l %zu, or a smaller -s",
+		data_bytes / 1024, wanted / 1024, (long long)k->mlock_kb, (long long)k->memlock_kb,
+		cap_rings_lock_kb(k, n, wanted));
 }
 
 size_t cap_rings_next(const struct cap_ring *rings, size_t n, uint64_t limit_ns)

@@ -30,8 +30,11 @@ int cap_rings_map(struct cap_ring *rings, size_t n, struct cap_sampler *s, size_
 int cap_rings_map_one(struct cap_ring *ring, struct cap_sampler *s, uint32_t cpu, size_t data_bytes,
 		      struct sp_err *err);
 
-/* Say that the kernel gave less than was wanted, and what helps. */
-void cap_rings_say_smaller(const struct cap_kernel *k, size_t data_bytes, size_t wanted);
+/* The RLIMIT_MEMLOCK in KiB with which n rings of that size fit, whatever else the user records. */
+size_t cap_rings_lock_kb(const struct cap_kernel *k, size_t n, size_t data_bytes);
+
+/* Say that the kernel gave less than was wanted for n rings, and what helps. */
+void cap_rings_say_smaller(const struct cap_kernel *k, size_t n, size_t data_bytes, size_t wanted);
 
 /* The ring whose oldest waiting record is the oldest of all and not after limit_ns; n when none.
  * Equal times: the lower index. */

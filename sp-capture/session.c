@@ -207,7 +207,8 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 	for (size_t i = s->n_cpus; i < s->n_rings; i++)
 		s->rings[i].of_switches = true;
 	if (s->ring_bytes < wanted)
-		cap_rings_say_smaller(&s->kernel, s->ring_bytes, wanted);
+		cap_rings_say_smaller(&s->kernel, s->n_rings, s->ring_bytes, wanted);
+	s->rings_are_small = s->ring_bytes < wanted;
 	s->first_ring_bytes = s->ring_bytes;
 	set_pace(s);
 	return 0;

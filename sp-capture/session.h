@@ -100,6 +100,7 @@ struct cap_session {
 	struct cap_limit limit;
 	int out_fd;
 	const char *out_name;
+	bool rings_are_small; /* the budget allows no larger ones */
 	bool attaching;     /* births are noted */
 	bool is_paused;     /* disabled by a command */
 	bool launch_failed; /* the command could not be run */

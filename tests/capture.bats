@@ -713,9 +713,12 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 
 @test "a small mlock budget: smaller rings, all alike, said; too small for a sample: refused" {
 	publish "$SP_PROG/chain-pie"
+	local need=$(($(getconf _NPROCESSORS_ONLN) * (16384 + $(getconf PAGESIZE) / 1024)))
 	as_nobody bash -c "ulimit -l 0; '$pub/sp-capture' -- '$pub/chain-pie' 200" >s 2>log
 	holds "$(cat log)" "instead of 16384 KiB"
-	holds "$(cat log)" "ulimit -l"
+	holds "$(cat log)" "to lose less: ulimit -l $need, or a smaller -s"
+	as_nobody bash -c "ulimit -l 0; '$pub/sp-capture' --check" >out
+	holds "$(cat out)" "; 16384 KiB are wanted: ulimit -l $need, or"
 	[ "$(stream stacks s | wc -l)" -gt 100 ]
 	equal "$(stream ext s | grep -o 'minimum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)" \
 		"$(stream ext s | grep -o 'maximum_ring_buffer_bytes [0-9]*' | cut -d' ' -f2)"

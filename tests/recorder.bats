@@ -153,7 +153,7 @@ kill_all() {
 	# The first event only asks whether it may be sampled; of the others, one a CPU.
 	for at in 2 3; do
 		for how in "" --stop -f; do
-			[ $at = 2 ] || [ "$(nproc)" -gt 1 ] || continue
+			[ $at = 2 ] || [ "$(getconf _NPROCESSORS_ONLN)" -gt 1 ] || continue
 			# shellcheck disable=SC2086 # none, or one
 			unshare --pid --fork --mount-proc sh swap.sh $at $how
 			read -r status p <ended
