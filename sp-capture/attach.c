@@ -159,7 +159,7 @@ static int open_new(struct cap_session *s, int32_t pid, enum cap_role role, bool
 	struct list l = {0};
 	int fresh = 0;
 	int rc = sp_tasks_list(pid, &l.v, &l.n, &l.cap, err);
-	size_t n_wanted = (s->n_tasks + l.n) * s->n_fds + 64;
+	size_t n_wanted = cap_session_fds(s, s->n_tasks + l.n, s->bpf);
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		if (sp_map64_get(&s->by_tid, (uint32_t)l.v[i]) != SP_NOT_FOUND ||
 		    is_inherited(s, l.v[i]))
@@ -298,7 +298,7 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 static int check_open(struct cap_session *s, int32_t id, bool is_process, struct sp_err *err)
 {
 	struct list l = {0};
-	size_t n_wanted = s->n_cpus * 3;
+	size_t n_wanted = cap_session_fds(s, 1, s->bpf);
 	int fd = cap_sampler_open(&s->sampler, CAP_SAMPLES_ALONE, id, s->kernel.cpus[0], n_wanted,
 				  err);
 	if (fd == GONE && is_process)
@@ -446,7 +446,8 @@ int cap_attach_command(struct cap_session *s, int32_t pid, struct sp_err *err)
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err)
 {
 	int rc = cap_attach_command(s, pid, err);
-	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, s->n_fds * 3, false, err);
+	return rc < 0 ? rc : open_task(s, pid, pid, CAP_SAMPLES, cap_session_fds(s, 1, s->bpf),
+				       false, err);
 }
 
 int cap_attach_threads(struct cap_session *s, struct sp_err *err)
@@ -471,8 +472,8 @@ int cap_attach_threads(struct cap_session *s, struct sp_err *err)
 				rc = root_add(s, pid, err);
 		}
 		if (rc >= 0)
-			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE, (s->n_tasks + 1) * s->n_fds,
-				       false, err);
+			rc = open_task(s, pid, tid, CAP_SAMPLES_ALONE,
+				       cap_session_fds(s, s->n_tasks + 1, s->bpf), false, err);
 		if (rc < 0)
 			return rc;
 	}

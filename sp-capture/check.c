@@ -15,8 +15,6 @@
 #include "session.h"
 #include "tasks.h"
 
-#define OTHER_FILES 64u /* rings, maps, files that are read */
-
 static void number(const char *what, int64_t v)
 {
 	if (v == CAP_UNKNOWN)
@@ -133,7 +131,7 @@ static bool target(struct cap_session *s, int32_t id, bool is_process, bool is_b
 		line(label, false, err.msg, s->sampler.cure);
 		return false;
 	}
-	size_t needed = (is_bpf ? n : n * s->n_cpus) + OTHER_FILES;
+	size_t needed = cap_session_fds(s, n, is_bpf);
 	getrlimit(RLIMIT_NOFILE, &r);
 	bool works = needed <= r.rlim_max;
 	snprintf(why, sizeof why, "%zu thread%s, some %zu descriptors", n, n == 1 ? "" : "s",
@@ -243,7 +241,7 @@ int cap_check(const struct cap_options *o)
 	if (cap_kernel_read(&k, &err) < 0)
 		sp_die(&err, NULL);
 	*s = (struct cap_session){
-		.o = o, .kernel = k, .n_cpus = k.n_cpus, .out_fd = STDOUT_FILENO};
+		.o = o, .kernel = k, .n_cpus = k.n_cpus, .n_fds = k.n_cpus, .out_fd = STDOUT_FILENO};
 	limits(&k);
 	printf("sampling as %s\n", geteuid() == 0 ? "root" : "this user");
 	try_way(o, &k, "cycles", false, "hardware cycles");

@@ -293,7 +293,7 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 	} else if (os == EMFILE) {
 		getrlimit(RLIMIT_NOFILE, &r);
 		snprintf(value, sizeof value,
-			 " (%zu descriptors are needed, threads x CPUs; the limit is %llu)",
+			 " (%zu descriptors are needed for all threads; the limit is %llu)",
 			 n_wanted, (unsigned long long)r.rlim_max);
 		snprintf(s->cure, sizeof s->cure, "raise the limit: ulimit -n %zu (as root)",
 			 n_wanted);
@@ -308,6 +308,9 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 		return sp_err_set(err, code, os,
 				  "cannot sample all that CPU %u runs: perf_event_open: %s%s", cpu,
 				  strerror(os), value);
+	if (cpu == CAP_ANY_CPU)
+		return sp_err_set(err, code, os, "cannot sample thread %d: perf_event_open: %s%s",
+				  tid, strerror(os), value);
 	return sp_err_set(err, code, os, "cannot sample thread %d on CPU %u: perf_event_open: %s%s",
 			  tid, cpu, strerror(os), value);
 }

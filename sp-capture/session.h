@@ -147,6 +147,13 @@ void cap_attach_switch(struct cap_session *s, bool on);
 uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index);
 void cap_attach_deinit(struct cap_session *s);
 
+/* Descriptors with so many threads: of each one by BPF, else one for each ring; and rings, programs,
+ * files that are read. */
+static inline size_t cap_session_fds(const struct cap_session *s, size_t n_threads, bool is_bpf)
+{
+	return n_threads * (is_bpf ? 1 : s->n_fds) + 4 * s->n_cpus + 64;
+}
+
 /* --- drain.c --- */
 
 /* The kernel's rings; behind them may be one of the BPF programs. */
