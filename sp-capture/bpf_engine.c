@@ -48,7 +48,7 @@
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
 #define AFTER_MIN_NS UINT64_C(10000)
 #define MAX_ENDS 16384u
-#define NEEDED_FDS 64u          /* programs, maps, links, rings: some 30 */
+#define NEEDED_FDS 64u          /* programs, maps, links, rings: some 40 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
 struct cap_bpf {

@@ -130,7 +130,7 @@ static const char *end_before(const struct cap_session *s)
 static const char *end_after(struct cap_session *s, struct watch *w)
 {
 	if (targets_gone(s, w))
-		return s->launch.pid > 0 ? "command" : s->system.over ? "cgroup" : "targets";
+		return s->system.over ? "cgroup" : s->launch.pid > 0 ? "command" : "targets";
 	if (!cap_limit_reached(&s->limit, cap_output_bytes(s->out), cap_now_ns()))
 		return NULL;
 	return s->limit.state == CAP_MAX_SIZE ? "max-size" : "min-free";

@@ -492,6 +492,8 @@ int main(int argc, char **argv)
 			       o.input[is_spool(o.input[0]) ? 1 : 0]);
 	if (rotates(&o) && n_spools)
 		sp_usage_error("--rotate is for a stream; of a spool, take parts with --cut");
+	if (o.min_free_bytes && n_spools)
+		sp_usage_error("--min-free is for a stream");
 	struct stat st;
 	bool from_file = strcmp(o.input[0], "-") || (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode));
 	sp_stop_install(from_file ? SP_STOP_FIRST : SP_STOP_PIPE);

@@ -449,6 +449,7 @@ has_samples() { # SPOOL N
 	"$STREAM" samples=5 | sp-spool --min-free=70M -o small/y.spool 2>log && fail "it was written"
 	holds "$(cat log)" "cannot write small/y.spool: its file system has 5"
 	[ ! -e small/y.spool ]
+	run -2 sp-spool --min-free=1M small/x.spool -o merged.spool
 	# Where there is room it ends nothing.
 	"$STREAM" samples=50 | sp-spool --min-free=1M -o small/z.spool
 	equal "$(state_of small/z.spool)" whole
