@@ -41,9 +41,10 @@ static void live_line(const struct cap_session *s)
 {
 	if (sp_verbosity < 0)
 		return;
-	fprintf(stderr, "\r\033[K%.0f s, %llu samples, %zu processes, %llu lost\r",
+	fprintf(stderr, "\r\033[K%.0f s, %llu samples, %zu process%s, %llu lost\r",
 		(double)(cap_now_ns() - s->enabled_ns) / 1e9,
 		(unsigned long long)s->emit.counters.v[SP_C_samples], s->emit.procs.n_alive,
+		s->emit.procs.n_alive == 1 ? "" : "es",
 		(unsigned long long)s->emit.counters.v[SP_C_lost_events]);
 	fflush(stderr);
 }

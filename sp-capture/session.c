@@ -277,8 +277,8 @@ static void say_recording(const struct cap_session *s)
 	else if (o->n_tids)
 		snprintf(who, sizeof who, "thread %d%s", o->tids[0], o->n_tids > 1 ? ", …" : "");
 	else
-		snprintf(who, sizeof who, "%d%s (%zu threads)", o->pids[0],
-			 o->n_pids > 1 ? ", …" : "", s->n_threads);
+		snprintf(who, sizeof who, "%d%s (%zu thread%s)", o->pids[0],
+			 o->n_pids > 1 ? ", …" : "", s->n_threads, s->n_threads == 1 ? "" : "s");
 	sp_note("recording %s, %llu Hz, %s", who, (unsigned long long)s->sampler.rate_hz,
 		s->sampler.event->name);
 }

@@ -410,8 +410,8 @@ void cap_system_name(const struct cap_session *s, char *out, size_t size)
 {
 	const struct cap_system *y = &s->system;
 	if (s->o->cgroup)
-		snprintf(out, size, "control group %s (%zu processes)", y->cgroup.path,
-			 y->n_processes);
+		snprintf(out, size, "control group %s (%zu process%s)", y->cgroup.path,
+			 y->n_processes, y->n_processes == 1 ? "" : "es");
 	else
 		snprintf(out, size, "all processes (%zu)", y->n_processes);
 }

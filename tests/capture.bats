@@ -1312,7 +1312,7 @@ first_ring() { # HZ
 
 @test "a terminal sees what goes on: time, samples, processes, lost" {
 	script -qec "sp-capture -d 2.2 -o x.data -- '$SP_PROG/chain-pie' 5000 & wait" /dev/null >out </dev/null || :
-	grep -qE '[0-9]+ s, [0-9]+ samples, 1 processes, 0 lost' out || fail "$(cat out)"
+	grep -qE '[0-9]+ s, [0-9]+ samples, 1 process, 0 lost' out || fail "$(cat out)"
 }
 
 @test "--control refresh with -f takes descendants along that nobody attached" {
