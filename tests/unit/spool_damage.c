@@ -224,6 +224,7 @@ struct says {
 struct says_more {
 	uint32_t then;     /* kind of the second sample, which pushes as many as the first */
 	uint64_t in_group; /* samples in a second group */
+	uint32_t no_waits; /* lost with the block that defined them */
 };
 
 static void put_says(struct sp_buf *raw, const struct says *y, const struct says_more *more)
@@ -238,6 +239,7 @@ static void put_says(struct sp_buf *raw, const struct says *y, const struct says
 		[SP_HEAD_N_NODES] = y->n_nodes,
 		[SP_HEAD_N_SAMPLES] = y->n_samples,
 		[SP_HEAD_N_GROUPS] = more->in_group ? 2 : 1,
+		[SP_HEAD_WAIT] = more->no_waits,
 	};
 	uint32_t n_pushing = more->then ? 2 : 1;
 	const struct {
@@ -289,7 +291,7 @@ static void check_says(const struct says *y, const struct says_more *more)
 	bool damaged = rc < 0;
 	if (rc == 0) {
 		while (sp_spool_next(s, &p, &err) == 1)
-			n++;
+			n += p.wait == 0; /* none of them is known */
 		damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
 		sp_spool_close(s);
 	}
@@ -332,8 +334,9 @@ static void hostile_stacks(void)
 		struct says says;
 		struct says_more more;
 	} odd[] = {
-		{{"groups that hold 2^64 + 1", 0, 1, 1, 2, NEW, 0, 0, 1, 1, 0, false},
+		{{"groups that hold 2^64 + 3", 0, 1, 3, 4, NEW, 0, 0, 1, 1, 0, false},
 		 {.in_group = UINT64_MAX}},
+		{{"a wait that was lost", 0, 1, 1, 1, NEW, 0, 0, 1, 1, 1, true}, {.no_waits = 1}},
 		{{"as many pops as may be", 0, 2, 2, 2, NEW, 0, SP_SPOOL_MAX_POPS, 1, 1, 0, true},
 		 {.then = POP}},
 		{{"one pop more", 0, 2, 2, 2, NEW, 0, SP_SPOOL_MAX_POPS + 1, 1, 1, 0, false},
