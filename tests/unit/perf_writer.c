@@ -256,6 +256,9 @@ static void test_ext(void)
 	       "a key's beginning is none");
 	tap_ok(!sp_ext_value(x.payload, x.payload_bytes, "site", &len), "nor is a value");
 
+	rec.size = SP_EXT_HEAD - 8;
+	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT,
+	       "one that ends in its head is corrupt");
 	sp_put32(b.data + 20, 33); /* more than the record holds */
 	rec = parse(b.data);
 	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT,

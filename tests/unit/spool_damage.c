@@ -250,6 +250,7 @@ static void put_says(struct sp_buf *raw, const struct says *y, const struct says
 		{SP_COL_STR_LEN, 1, 1, 0, 0},
 		{SP_COL_FRAME_KIND, SP_FKIND_ADDR, y->n_frames, 0, 0},
 		{SP_COL_GRP_N, y->in_group, 1, 0, more->in_group},
+		{SP_COL_GRP_WEIGHT, 1, 1, 0, 2},
 		{SP_COL_S_KIND, y->kind, 1, y->n_samples - n_pushing, more->then},
 		{SP_COL_S_NODE, y->node, 1, 0, 0},
 		{SP_COL_S_POP, y->pops, 1, 0, 0},
@@ -291,7 +292,8 @@ static void check_says(const struct says *y, const struct says_more *more)
 	bool damaged = rc < 0;
 	if (rc == 0) {
 		while (sp_spool_next(s, &p, &err) == 1)
-			n += p.wait == 0; /* none of them is known */
+			/* No wait is known, and all have one time: the groups stay in their order. */
+			n += p.wait == 0 && p.weight == (n < y->in_group ? 1 : 2);
 		damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
 		sp_spool_close(s);
 	}
@@ -336,6 +338,7 @@ static void hostile_stacks(void)
 	} odd[] = {
 		{{"groups that hold 2^64 + 3", 0, 1, 3, 4, NEW, 0, 0, 1, 1, 0, false},
 		 {.in_group = UINT64_MAX}},
+		{{"two groups of one time", 0, 1, 5, 3, NEW, 0, 0, 1, 1, 0, true}, {.in_group = 2}},
 		{{"a wait that was lost", 0, 1, 1, 1, NEW, 0, 0, 1, 1, 1, true}, {.no_waits = 1}},
 		{{"as many pops as may be", 0, 2, 2, 2, NEW, 0, SP_SPOOL_MAX_POPS, 1, 1, 0, true},
 		 {.then = POP}},
