@@ -267,6 +267,9 @@ static void test_ext(void)
 	sp_put64(b.data + 40, 29); /* total below what is here */
 	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT, "every lie");
 	sp_put64(b.data + 40, 30);
+	sp_put64(b.data + 32, 31); /* it begins behind the end */
+	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), (uint64_t)SP_ERR_CORRUPT, "also this one");
+	sp_put64(b.data + 32, 0);
 	sp_put16(b.data + 16, 2);
 	tap_eq((uint64_t)sp_ext_parse(&rec, &x, &err), 1, "another version is known as ours");
 	tap_eq(x.kind, 0, "but of no kind that we know");
