@@ -240,7 +240,8 @@ void sp_source_round(struct sp_source *s)
 
 bool sp_source_help(struct sp_source *s)
 {
-	return s->mapped && s->name && s->trim.fd < 0 && sp_window_help(&s->window, &s->map);
+	return atomic_load_explicit(&s->window.wanted, memory_order_relaxed) &&
+	       sp_window_help(&s->window, &s->map);
 }
 
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)

@@ -26,8 +26,12 @@ struct sp_source {
 	} behind;
 	bool in_share;
 	uint64_t n_waits; /* how often there was nothing to read */
+	/* What other threads look at, all the time when they have nothing else to do: the reader
+	 * writes what stands around for each record, in other cache lines. */
+	uint8_t before_window[64];
 	struct sp_map_file map;
 	struct sp_window window; /* of map */
+	uint8_t behind_window[64];
 	uint64_t moved_at;       /* where it is to follow */
 	const uint8_t *expected; /* frames.c's: where the next large record is, and how many */
 	uint32_t n_asked;        /* behind it were asked for */

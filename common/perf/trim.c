@@ -24,6 +24,8 @@ void sp_trim_begin(struct sp_reader *r)
 	bool can = r->flags & SP_READER_TRIM && s->mapped && s->map_fd >= 0 && !r->parts &&
 		   !r->layout.swapped;
 	s->trim.fd = can && pays ? s->map_fd : -1;
+	atomic_store_explicit(&s->window.wanted, s->mapped && s->name && s->trim.fd < 0,
+			      memory_order_relaxed);
 }
 
 /* Room for n bytes behind those in hand; they move into a fresh chunk where it ends. */
@@ -113,10 +115,12 @@ static int trim_sample(struct sp_reader *r, struct frame *f, struct sp_err *err)
 }
 
 /* What is taken from the map; where that is every record, reading ahead ends. */
-static int miss(struct sp_trim *t)
+static int miss(struct sp_source *s)
 {
-	if (++t->n_misses > MISSES_MAX)
-		t->fd = -1;
+	if (++s->trim.n_misses > MISSES_MAX) {
+		s->trim.fd = -1;
+		atomic_store_explicit(&s->window.wanted, true, memory_order_relaxed);
+	}
 	return 0;
 }
 
@@ -131,19 +135,19 @@ int sp_trim_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 	if (rc < 0)
 		return rc;
 	if (t->n < 8)
-		return miss(t);
+		return miss(s);
 	f->size = sp_get16(t->at + 6);
 	uint32_t type = sp_get32(t->at);
 	bool in_file = s->limit - s->pos >= f->size && (size_t)(s->end - s->at) >= f->size;
 	if (f->size < 8 || type > SP_PERF_COMPRESSED2 || !in_file)
-		return miss(t);
+		return miss(s);
 	if (f->size <= t->n) {
 		f->raw = t->at;
 		advance(s, f, f->size, t->n - f->size);
 		return 1;
 	}
 	rc = type == SP_PERF_SAMPLE ? trim_sample(r, f, err) : 0;
-	return rc ? rc : miss(t);
+	return rc ? rc : miss(s);
 }
 
 void sp_trim_decoded(struct sp_perf_sample *s)

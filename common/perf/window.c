@@ -6,13 +6,12 @@
 /* How far ahead of the reader pages are at least, so that what it asks for ahead of time (frames.c)
  * is there, and at most. */
 #define MARGIN ((uint64_t)1 << 20)
-#define AHEAD ((uint64_t)4 << 20)
+#define AHEAD ((uint64_t)8 << 20)
 /* Pages stay while this much of the file is read beyond them: for what workers have in hand, and as
- * long as their records wait, up to a limit. Those that come back all the same go with the next.
- * With threads more is brought ahead and goes later, for which less stays. */
+ * long as their records wait, up to a limit. Those that come back all the same, 16 with each that is
+ * read, go with the next: with a limit of 8 MiB as much memory is in use, and more CPU time. */
 #define KEEP_MIN ((uint64_t)8 << 20)
 #define KEEP_MAX ((uint64_t)16 << 20)
-#define KEEP_MAX_HELPED ((uint64_t)12 << 20)
 #define DROP_AGAIN ((uint64_t)16 << 20)
 /* Pages go in steps. With threads it is fewer, as each interrupts all their CPUs, and they are the
  * helpers' work as long as those keep up. */
@@ -30,23 +29,21 @@ static uint64_t get(const _Atomic uint64_t *v)
 }
 
 /* Up to where pages may go. */
-static uint64_t drop_end(const struct sp_window *w, bool helped)
+static uint64_t drop_end(const struct sp_window *w)
 {
 	uint64_t at = get(&w->reading), needed = get(&w->needed);
-	uint64_t most = helped ? KEEP_MAX_HELPED : KEEP_MAX;
-	if (at < most)
+	if (at < KEEP_MAX)
 		return 0;
-	uint64_t end = needed > at - most ? needed : at - most;
+	uint64_t end = needed > at - KEEP_MAX ? needed : at - KEEP_MAX;
 	if (end > at - KEEP_MIN)
 		end = at - KEEP_MIN;
 	return end & ~(PIECE - 1);
 }
 
 /* Let go what is behind, if it is a step at least. */
-static bool drop_behind(struct sp_window *w, const struct sp_map_file *map, bool helped,
-			uint64_t step)
+static bool drop_behind(struct sp_window *w, const struct sp_map_file *map, uint64_t step)
 {
-	uint64_t end = drop_end(w, helped), from = get(&w->dropped);
+	uint64_t end = drop_end(w), from = get(&w->dropped);
 	if (end < from + step || !atomic_compare_exchange_strong(&w->dropped, &from, end))
 		return false;
 	from -= from < DROP_AGAIN ? from : DROP_AGAIN;
@@ -76,14 +73,14 @@ uint64_t sp_window_move(struct sp_window *w, const struct sp_map_file *map, uint
 			atomic_compare_exchange_strong(&w->asked, &asked, here);
 	}
 	bool helped = atomic_load_explicit(&w->helped, memory_order_relaxed);
-	drop_behind(w, map, helped, helped ? DROP_LATE : DROP_STEP);
+	drop_behind(w, map, helped ? DROP_LATE : DROP_STEP);
 	return at + MARGIN / 2;
 }
 
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked;
-	if (drop_behind(w, map, true, DROP_STEP_HELPED))
+	if (drop_behind(w, map, DROP_STEP_HELPED))
 		return true;
 	while ((asked = get(&w->asked)) < map->size && asked < get(&w->reading) + AHEAD) {
 		atomic_store_explicit(&w->helped, true, memory_order_relaxed);
@@ -97,5 +94,5 @@ bool sp_window_wants(const struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked = get(&w->asked);
 	return (asked < map->size && asked < get(&w->reading) + AHEAD - PIECE) ||
-	       drop_end(w, true) >= get(&w->dropped) + DROP_STEP_HELPED;
+	       drop_end(w) >= get(&w->dropped) + DROP_STEP_HELPED;
 }

@@ -15,6 +15,7 @@ struct sp_window { /* zeroed: at the file's begin; offsets in the file */
 	_Atomic uint64_t asked;   /* up to here pages are in memory, or are being brought */
 	_Atomic uint64_t dropped; /* and below here they are gone */
 	_Atomic bool helped;      /* by other threads than the reader's */
+	_Atomic bool wanted;      /* the reader goes through the map: threads may help */
 };
 
 /* The reader is at offset `at`: bring in what it needs next, unless somebody did. The offset at
