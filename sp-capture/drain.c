@@ -116,6 +116,17 @@ static int note_execs(struct cap_session *s, struct cap_ring *r)
 	return found;
 }
 
+/* How many records were skipped nobody knows: one is told as lost. */
+static void tell_skipped(struct cap_session *s, struct cap_ring *r)
+{
+	sp_note("the ring of CPU %u held a record of wrong size (%u): %llu bytes were skipped, and "
+		"count as one sample lost",
+		r->cpu, r->wrong_size, (unsigned long long)r->skipped);
+	cap_emit_gap(&s->emit, r->last_ns);
+	cap_emit_lost(&s->emit, r->index, r->last_ns, cap_now_ns(), 1);
+	r->skipped = 0;
+}
+
 int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
 {
 	int rc = cap_execs_scan(&s->execs, err), found = 0;
@@ -127,6 +138,8 @@ int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
 			r->n_new += (size_t)rc;
 			s->n_found += rc;
 		}
+		if (r->skipped)
+			tell_skipped(s, r);
 	}
 	if (rc < 0)
 		return rc;

@@ -135,8 +135,13 @@ static int scan(struct cap_ring *r, struct sp_err *err)
 		struct cap_entry e = {
 			.pos = r->scanned, .size = (uint32_t)(word >> 48), .type = (uint32_t)word};
 		uint32_t min = e.type == PERF_RECORD_SAMPLE ? SAMPLE_MIN : 8 + ID_ALL_BYTES;
-		if (e.size < min || e.size % 8 || e.size > head - r->scanned)
-			return bad(r, err, "a record of wrong size", e.size);
+		if (e.size < min || e.size % 8 || e.size > head - r->scanned) {
+			/* Where the next one begins, nothing tells. */
+			r->skipped += head - r->scanned;
+			r->wrong_size = e.size;
+			r->scanned = head;
+			break;
+		}
 		e.time_ns = cap_ring_u64(r, e.pos + (e.type == PERF_RECORD_SAMPLE
 							     ? SAMPLE_TIME
 							     : e.size - ID_ALL_TIME));

@@ -44,6 +44,8 @@ struct cap_ring {
 	size_t n_new;            /* of them, at the end: from the last scan, until it was looked for execs */
 	uint64_t last_ns;        /* time of the last record taken by the merge */
 	uint64_t lost;           /* sum of LOST records */
+	uint64_t skipped;        /* bytes from a record of wrong size on; who tells it sets it to 0 */
+	uint32_t wrong_size;     /* of the last such record */
 	int map_fd;              /* of BPF's, owned: what data is mapped from, and */
 	size_t mapped;           /* how far by now, of twice its size */
 };
@@ -59,7 +61,8 @@ void cap_ring_unmap(struct cap_ring *r);
 size_t cap_ring_floor(uint64_t bytes, size_t page_bytes);
 
 /* Queue what the kernel wrote since the last scan. The number of new records; SP_ERR_CORRUPT when
- * head, sizes or times cannot be right, with the tail where it was. */
+ * the head cannot be right, with the tail where it was. A record of a size that cannot be right is
+ * skipped, with all behind it that is there already. */
 static inline int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 {
 	return r->kind->scan(r, err);

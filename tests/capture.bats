@@ -755,7 +755,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	grep -q 'page-faults *yes' out
 	local tid n=0
 	for tid in /proc/"$pid"/task/*; do tid=${tid##*/} n=$((n + 1)); done
-	holds "$(cat out)" "yes: $n threads, some $((n * $(nproc) + 64)) descriptors"
+	holds "$(cat out)" "yes: $n threads, some $(((n + 4) * $(nproc) + 64)) descriptors"
 	status=0
 	sp-capture --check -p "$tid" >out 2>log || status=$?
 	equal "$status" 1

@@ -125,19 +125,34 @@ static void test_refusals(void)
 	page(&f)->data_head = 600;
 	tap_ok(cap_ring_scan(&f.ring, &err) == SP_ERR_CORRUPT, "a head that went back is refused");
 	fake_free(&f);
+}
+
+/* What the kernel would not write does not end a recording. */
+static void test_wrong_sizes(void)
+{
 	static const uint16_t sizes[] = {0, 7, 8, 39, 44, 65528};
-	bool all = true;
+	struct fake f;
+	struct sp_err err = {0};
+	bool skipped = true, goes_on = true;
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		uint8_t b[64] = {0};
 		fake_init(&f, 0);
+		put_side(&f, PERF_RECORD_COMM, 64, 100, 1);
 		sp_put32(b, PERF_RECORD_COMM);
 		sp_put16(b + 6, sizes[i]);
 		put(&f, b, sizeof b);
-		all &= cap_ring_scan(&f.ring, &err) == SP_ERR_CORRUPT;
+		put_side(&f, PERF_RECORD_COMM, 64, 200, 2);
+		skipped &= cap_ring_scan(&f.ring, &err) == 1 && f.ring.skipped == 128 &&
+			   f.ring.wrong_size == sizes[i] && take_mark(&f.ring) == 1;
+		cap_ring_release(&f.ring);
+		put_side(&f, PERF_RECORD_COMM, 64, 300, 3);
+		goes_on &= page(&f)->data_tail == 192 && cap_ring_scan(&f.ring, &err) == 1 &&
+			   take_mark(&f.ring) == 3;
 		fake_free(&f);
 	}
-	tap_ok(all, "records that are too short, not aligned or longer than what was written are "
-		    "refused");
+	tap_ok(skipped, "from a record on that is too short, not aligned or longer than what was "
+			"written all is skipped");
+	tap_ok(goes_on, "and what comes then is found");
 }
 
 static void test_merge(void)
@@ -247,6 +262,7 @@ int main(void)
 	test_scan();
 	test_wrap();
 	test_refusals();
+	test_wrong_sizes();
 	test_merge();
 	test_layout();
 	test_sizes();
