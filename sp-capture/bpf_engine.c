@@ -48,6 +48,8 @@
 /* Task work costs some 10 us: it pays where most waits are too short to be recorded. */
 #define AFTER_MIN_NS UINT64_C(10000)
 #define MAX_ENDS 16384u
+/* Bytes of a page that is missing: where they are taken for an address, the stack ends, marked. */
+#define NO_ADDRESS 0xa5
 #define NEEDED_FDS 64u          /* programs, maps, links, rings: some 40 */
 #define INIT_PID_NS 0xEFFFFFFCu /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
@@ -305,8 +307,7 @@ static int load_light(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->light->rodata->spb_kernel = want->kernel_frames;
 	b->light->rodata->spb_counted = want->counted;
 	b->light->bss->spb_wake_bytes = wake_bytes(ring_bytes);
-	/* No address: where it is taken for one, the stack ends there, marked. */
-	memset(b->light->bss->spb_hole, 0xa5, sizeof b->light->bss->spb_hole);
+	memset(b->light->bss->spb_hole, NO_ADDRESS, sizeof b->light->bss->spb_hole);
 	b->light->rodata->spb_max_stack = max_stack(want);
 	b->light->maps.spb_ring.max_entries = (uint32_t)ring_bytes;
 	b->light->maps.spb_scratch.max_entries = n_scratch(b, want);
@@ -335,6 +336,7 @@ static int load_full(struct cap_bpf *b, const struct cap_bpf_want *want)
 	b->skel->rodata->spb_kernel = want->kernel_frames;
 	b->skel->rodata->spb_counted = want->counted;
 	b->skel->bss->spb_wake_bytes = wake_bytes(want->ring_bytes);
+	memset(b->skel->bss->spb_hole, NO_ADDRESS, sizeof b->skel->bss->spb_hole);
 	b->skel->rodata->spb_max_stack = max_stack(want);
 	bpf_map__set_max_entries(b->skel->maps.spb_ring, (uint32_t)want->ring_bytes);
 	bpf_map__set_max_entries(b->skel->maps.spb_scratch, n_scratch(b, want));
