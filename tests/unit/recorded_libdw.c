@@ -1,6 +1,7 @@
 /* What sp-unwind makes of recordings, against elfutils' libdwfl over the same registers and stack
  * bytes, frame by frame. Programs are recorded here, with perf. Ours may go on where libdwfl stops:
- * where there is no CFI, or an epilogue's row names a slot below sp, which no recording holds.
+ * where there is no CFI, or an epilogue's row names a slot below sp, which no recording holds. And it
+ * may be right where libdwfl follows the frame pointer for want of CFI: _fini's first instruction.
  *
  * With arguments it compares a recording and what was made of it: recorded_libdw DATA UNWOUND
  *
@@ -164,9 +165,26 @@ static void mapped(const struct sp_perf_mmap *m)
 }
 
 struct tally {
-	uint32_t n, equal, longer, shorter, differ;
+	uint32_t n, equal, longer, shorter, differ, guessed; /* by libdwfl */
 	char first[200], first_longer[200];
 };
+
+/* Whether libdwfl has CFI for a frame of its own. */
+static bool has_cfi(uint32_t i)
+{
+	Dwarf_Addr bias, pc = their.pc[i] - !their.exact[i];
+	Dwfl_Module *m = dwfl_addrmodule(their.dwfl, pc);
+	Dwarf_Frame *row;
+	bool has = false;
+	for (int debug = 0; m && !has && debug < 2; debug++) {
+		Dwarf_CFI *cfi = debug ? dwfl_module_dwarf_cfi(m, &bias)
+				       : dwfl_module_eh_cfi(m, &bias);
+		has = cfi && dwarf_cfi_addrframe(cfi, pc - bias, &row) == 0;
+		if (has)
+			free(row);
+	}
+	return has;
+}
 
 /* Their frames and the chain that sp-unwind wrote: looked-up addresses, leaf first. */
 static void compare(struct tally *y, const struct sp_perf_sample *ours)
@@ -188,7 +206,9 @@ static void compare(struct tally *y, const struct sp_perf_sample *ours)
 	y->equal += i == n && i == their.n;
 	y->longer += i < n && i == their.n;
 	y->shorter += i == n && i < their.n;
-	y->differ += i < n && i < their.n;
+	bool differ = i < n && i < their.n, guessed = differ && i > 0 && !has_cfi(i - 1);
+	y->guessed += guessed;
+	y->differ += differ && !guessed;
 	char *text = i < their.n ? y->first : y->first_longer;
 	if ((i < n || i < their.n) && !text[0])
 		snprintf(text, sizeof y->first, "frame %u of %u: %#llx, libdwfl %#llx of %u", i, n,
@@ -234,8 +254,8 @@ static struct tally compare_files(const char *data, const char *unwound)
 	}
 	sp_reader_close(raw);
 	sp_reader_close(done);
-	printf("# %u samples, %u equal, ours %u longer, %u shorter, %u differ\n", y.n, y.equal,
-	       y.longer, y.shorter, y.differ);
+	printf("# %u samples, %u equal, ours %u longer, %u shorter, %u differ, %u without CFI\n", y.n,
+	       y.equal, y.longer, y.shorter, y.differ, y.guessed);
 	if (y.first[0])
 		printf("# %s\n", y.first);
 	if (y.first_longer[0])
