@@ -270,8 +270,8 @@ names_seen() { # [EXCEPT]
 		sampled
 		echo stop >fifo
 		wait "$capture" || fail "$(cat log)"
-		exec 9>&-
 		kill -9 "$pid"
+		exec 9>&- # its input
 		stream order s
 		equal "$(stream types s | awk '$1 == 7')" "" "$engine: records of births"
 		equal "$(stream ext s | grep -c 'lifecycle_gaps [1-9]')" 1 "$engine: gaps"
@@ -316,8 +316,8 @@ names_seen() { # [EXCEPT]
 	sampled
 	echo stop >fifo
 	wait "$capture" || fail "$(cat log)"
-	exec 9>&-
 	kill -9 "$pid"
+	exec 9>&- # its input
 	equal "$(grep -c "what is known" log)" 1 "lines that say so"
 	perf script --no-inline -F ip,sym -i - <s 2>/dev/null | grep -q plug_hot || fail "no frame of the plugin"
 }
