@@ -141,17 +141,28 @@ static void give_to_user(const char *file)
 		close(fd);
 }
 
+/* Send a stage a signal, and wait until it has ended; with WUNTRACED, or until it has stopped. */
+static void signal_stage(pid_t *stage, int sig, int options)
+{
+	int status;
+	pid_t rc;
+	if (*stage <= 0)
+		return;
+	kill(*stage, sig);
+	while ((rc = waitpid(*stage, &status, options)) < 0 && errno == EINTR)
+		;
+	if (rc < 0 || !WIFSTOPPED(status))
+		*stage = 0;
+}
+
 void cap_sink_drop_stages(struct cap_sink *k)
 {
-	/* They ignore SIGTERM. The last one first, or it finds its input at an end. */
-	for (int i = 1; i >= 0; i--) {
-		if (k->stages[i] <= 0)
-			continue;
-		kill(k->stages[i], SIGKILL);
-		while (waitpid(k->stages[i], NULL, 0) < 0 && errno == EINTR)
-			;
-		k->stages[i] = 0;
-	}
+	/* They ignore SIGTERM. The last one ends first, or it finds its input at an end; meanwhile the
+	 * first one stands still, or it finds its reader gone. */
+	signal_stage(&k->stages[0], SIGSTOP, WUNTRACED);
+	signal_stage(&k->stages[1], SIGKILL, 0);
+	signal_stage(&k->stages[0], SIGKILL, 0);
+	k->file = NULL; /* not ours: it is as it was */
 }
 
 int cap_sink_close(struct cap_sink *k)

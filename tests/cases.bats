@@ -79,10 +79,11 @@ check_says() { # SPOOL TEXT
 @test "-o FILE.spool: what could not be recorded is said alone, and leaves the spool that was there" {
 	local status=0
 	echo old >out.spool
-	sp-capture -q -o out.spool -p 2147483646 2>log || status=$?
+	SUDO_UID=65534 SUDO_GID=65534 sp-capture -q -o out.spool -p 2147483646 2>log || status=$?
 	equal "$status" 1
 	equal "$(cat log)" "sp-capture: cannot attach to process 2147483646: no such process"
 	equal "$(cat out.spool)" old
+	equal "$(stat -c %u out.spool)" "$(id -u)" "whose it is"
 	status=0
 	sp-capture -q -o out.spool -- ./nonesuch 2>log || status=$?
 	equal "$status" 127
