@@ -703,8 +703,10 @@ ended_by() {
 		capture=$!
 		pids+=("$capture")
 		await grep -q recording log
-		# The recording grows meanwhile.
-		until fallocate -l "$(($(stat -f -c '%a * %S' small) - 900000))" small/others; do :; done
+		# The recording grows meanwhile; when it fills the disk itself, that ends it too.
+		until fallocate -l "$(($(stat -f -c '%a * %S' small) - 900000))" small/others; do
+			kill -0 "$capture" || break
+		done
 		status=0
 		wait "$capture" || status=$?
 		equal "$status" 3 "$out: $(cat log)"
