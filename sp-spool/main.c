@@ -64,7 +64,8 @@ static struct sp_cli cli = {
 		    "  sp-unwind perf.data | sp-spool -o - | sp-sym -\n"
 		    "  sp-spool monday.spool tuesday.spool -o both.spool\n"
 		    "  sp-spool --cut 10..20 --only pid=4711 long.spool -o part.spool\n"
-		    "\nExit status: 0 complete, 1 failed, 2 usage, 3 the input was cut or damaged.",
+		    "\nExit status: 0 complete, 1 failed, 2 usage, 3 the input was cut or damaged,\n"
+		    "or the disk was nearly full.",
 };
 
 struct options {
