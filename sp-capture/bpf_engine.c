@@ -175,6 +175,8 @@ static int open_ring(struct cap_bpf *b, size_t bytes, struct sp_err *err)
 	if (b->epoll_fd < 0)
 		return sp_err_errno(err, "cannot use the BPF engine: epoll");
 	int fd = fcntl(b->ring, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return sp_err_errno(err, "cannot use the BPF engine: fcntl");
 	int rc = cap_bpf_ring_map(&b->mapped, fd, bytes, b->page_bytes, err);
 	if (rc < 0)
 		return rc;

@@ -84,7 +84,8 @@ int cap_bpf_ring_map(struct cap_ring *r, int map_fd, size_t bytes, size_t page_b
 		     struct sp_err *err);
 uint32_t cap_bpf_cpu(const struct cap_ring *r, const struct cap_entry *en);
 /* A ring of that size in place of r. What r was, with all that is in it, goes to old, to which no
- * program writes any more. 1: done; 0: this ring cannot grow; or an error, and all is as before. Takes some 10 ms, in which samples go into the new ring already. */
+ * program writes any more. 1: done; 0: this ring cannot grow; or an error, and all is as before.
+ * Takes some 10 ms, in which samples go into the new ring already. */
 int cap_bpf_grow(struct cap_bpf *b, struct cap_ring *r, struct cap_ring *old, size_t bytes,
 		 struct sp_err *err);
 /* The reader is about to look: the next mark wakes it again. */

@@ -133,7 +133,6 @@ int cap_bpf_ring_map(struct cap_ring *r, int map_fd, size_t bytes, size_t page_b
 		munmap(reader, page_bytes);
 	if (writers != MAP_FAILED)
 		munmap(writers, all);
-	if (map_fd >= 0)
-		close(map_fd);
+	close(map_fd);
 	return rc;
 }

@@ -76,25 +76,23 @@ static bool try_way(const struct cap_options *asked, const struct cap_kernel *k,
 static bool rings(struct cap_session *s, size_t shared)
 {
 	struct sp_err err = {0};
-	struct cap_ring *r = calloc(s->n_cpus, sizeof *r);
+	size_t n = shared ? s->n_cpus : s->n_fds;
+	struct cap_ring *r = calloc(n, sizeof *r);
 	char why[240], more[80] = "";
 	const struct cap_options *o = s->o;
 	if (!r || cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0) {
 		free(r);
 		return false;
 	}
-	uint64_t hz = s->sampler.rate_hz;
-	size_t wanted = shared ? CAP_SIDE_RING
-			       : cap_ring_size(o->ring_bytes, hz, o->stack_bytes,
-					       s->kernel.page_bytes);
+	size_t wanted = shared ? CAP_SIDE_RING : cap_session_perf_ring(s);
 	size_t got = wanted;
-	int rc = cap_rings_map(r, s->n_cpus, &s->sampler, &got, shared ? 8 : o->stack_bytes, &err);
+	int rc = cap_rings_map(r, n, &s->sampler, &got, shared ? 8 : o->stack_bytes, &err);
 	if (rc < 0)
 		line("rings", false, err.msg, s->sampler.cure);
 	if (got < wanted)
 		snprintf(more, sizeof more,
 			 "; %zu KiB are wanted: ulimit -l %zu, or a smaller -s", wanted / 1024,
-			 cap_rings_lock_kb(&s->kernel, s->n_cpus, wanted));
+			 cap_rings_lock_kb(&s->kernel, n, wanted));
 	if (rc >= 0 && shared)
 		snprintf(why, sizeof why,
 			 "%zu KiB for all CPUs, %zu KiB when stacks are large, which take what they "
@@ -106,7 +104,7 @@ static bool rings(struct cap_session *s, size_t shared)
 			 o->stack_bytes, more);
 	if (rc >= 0)
 		line("rings", true, why, "");
-	for (size_t i = 0; rc >= 0 && i < s->n_cpus; i++)
+	for (size_t i = 0; rc >= 0 && i < n; i++)
 		cap_ring_unmap(&r[i]);
 	free(r);
 	return rc >= 0;
@@ -185,7 +183,9 @@ static bool engine(struct cap_session *s, size_t *shared)
 				    .min_ns = o->off_min_ns,
 				    .max_waits = 1};
 	size_t sampling = 0, waiting = 0;
+	char refusal[160];
 	*shared = 0;
+	cap_session_count(s);
 	if (cap_sampler_init(&s->sampler, o, &s->kernel, &err) < 0)
 		return false; /* which was said */
 	cap_session_bpf_ring(s, &want.first_bytes, &want.ring_bytes);
@@ -199,6 +199,9 @@ static bool engine(struct cap_session *s, size_t *shared)
 	line("engine", works, is_bpf ? "bpf" : works ? "perf" : "", "");
 	if (is_bpf)
 		*shared = o->off_cpu ? waiting : sampling;
+	else if (o->off_cpu)
+		s->stacks_of_switches = cap_sampler_tell_switches(&s->sampler, refusal);
+	cap_session_count(s);
 	return works;
 }
 
@@ -240,8 +243,7 @@ int cap_check(const struct cap_options *o)
 		sp_die(&(struct sp_err){.msg = "out of memory"}, NULL);
 	if (cap_kernel_read(&k, &err) < 0)
 		sp_die(&err, NULL);
-	*s = (struct cap_session){
-		.o = o, .kernel = k, .n_cpus = k.n_cpus, .n_fds = k.n_cpus, .out_fd = STDOUT_FILENO};
+	*s = (struct cap_session){.o = o, .kernel = k, .out_fd = STDOUT_FILENO};
 	limits(&k);
 	printf("sampling as %s\n", geteuid() == 0 ? "root" : "this user");
 	try_way(o, &k, "cycles", false, "hardware cycles");

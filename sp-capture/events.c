@@ -341,15 +341,17 @@ int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uin
 int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu,
 			 struct sp_err *err)
 {
-	return cap_sampler_open(s, role, CAP_ANY_TASK, cpu, s->kernel->n_cpus * 3 + 64, err);
+	size_t n = s->kernel->n_cpus;
+	return cap_sampler_open(s, role, CAP_ANY_TASK, cpu, 4 * n + cap_fds_besides(n), err);
 }
 
 int cap_sampler_probe(struct cap_sampler *s, struct sp_err *err)
 {
 	struct perf_event_attr attr = s->attr;
+	size_t n = s->kernel->n_cpus;
 	s->attr.disabled = 1;
 	int fd = cap_sampler_open(s, CAP_SAMPLES, (int32_t)getpid(), s->kernel->cpus[0],
-				  s->kernel->n_cpus * 3, err);
+				  n + cap_fds_besides(n), err);
 	s->attr.disabled = attr.disabled;
 	s->settled = true;
 	/* Hardware counters do not know idle tasks; those of some CPUs refuse the flag. */
@@ -400,8 +402,9 @@ int cap_sampler_anchor(struct cap_sampler *s, uint32_t cpu, uint32_t watermark_b
 	int fd = perf_event_open(&a, 0, cpu);
 	if (fd < 0 && errno == EMFILE && cap_fds_raise())
 		fd = perf_event_open(&a, 0, cpu);
+	size_t n = s->kernel->n_cpus;
 	if (fd < 0)
-		return explain(s, errno, getpid(), cpu, s->kernel->n_cpus * 2, err);
+		return explain(s, errno, getpid(), cpu, n + cap_fds_besides(n), err);
 	return fd;
 }
 

@@ -139,5 +139,10 @@ void cap_sampler_off_attr(struct sp_attr *a);
 
 /* The soft limit of descriptors up to the hard one; true when it rose. */
 bool cap_fds_raise(void);
+/* Descriptors besides those of what is sampled: of rings, programs, files that are read. */
+static inline size_t cap_fds_besides(size_t n_cpus)
+{
+	return 4 * n_cpus + 64;
+}
 
 #endif

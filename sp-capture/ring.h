@@ -62,7 +62,7 @@ size_t cap_ring_floor(uint64_t bytes, size_t page_bytes);
 
 /* Queue what the kernel wrote since the last scan. The number of new records; SP_ERR_CORRUPT when
  * the head cannot be right, with the tail where it was. A record of a size that cannot be right is
- * skipped, with all behind it that is there already. */
+ * skipped, with all behind it that is there already; in a ring of BPF's, SP_ERR_CORRUPT. */
 static inline int cap_ring_scan(struct cap_ring *r, struct sp_err *err)
 {
 	return r->kind->scan(r, err);

@@ -102,6 +102,18 @@ void cap_session_bpf_ring(const struct cap_session *s, size_t *first, size_t *wh
 	*first = o->ring_bytes || small > *whole ? *whole : cap_ring_floor(small, page);
 }
 
+size_t cap_session_perf_ring(const struct cap_session *s)
+{
+	uint64_t hz = s->stacks_of_switches ? switch_rate(s) : s->sampler.rate_hz;
+	return cap_ring_size(s->o->ring_bytes, hz, s->o->stack_bytes, s->kernel.page_bytes);
+}
+
+void cap_session_count(struct cap_session *s)
+{
+	s->n_cpus = s->kernel.n_cpus;
+	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
+}
+
 static int open_bpf_engine(struct cap_session *s, char cure[200], struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
@@ -185,8 +197,6 @@ static void set_pace(struct cap_session *s)
 static int open_rings(struct cap_session *s, struct sp_err *err)
 {
 	const struct cap_options *o = s->o;
-	s->n_cpus = s->kernel.n_cpus;
-	s->n_fds = s->stacks_of_switches ? 2 * s->n_cpus : s->n_cpus;
 	s->n_rings = s->bpf ? s->n_cpus + 1 : s->n_fds;
 	s->rings = calloc(s->n_rings + 1, sizeof *s->rings);
 	s->retired_lost = calloc(s->n_cpus, sizeof *s->retired_lost);
@@ -196,9 +206,7 @@ static int open_rings(struct cap_session *s, struct sp_err *err)
 		s->rings[i].fd = -1;
 	if (s->bpf)
 		return open_bpf_rings(s, err);
-	uint64_t rate_hz = s->stacks_of_switches ? switch_rate(s) : s->sampler.rate_hz;
-	size_t wanted =
-		cap_ring_size(o->ring_bytes, rate_hz, o->stack_bytes, s->kernel.page_bytes);
+	size_t wanted = cap_session_perf_ring(s);
 	s->ring_bytes = wanted;
 	int rc = cap_rings_map(s->rings, s->n_rings, &s->sampler, &s->ring_bytes, o->stack_bytes,
 			       err);
@@ -339,6 +347,7 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		rc = cap_sampler_probe(&s->sampler, err);
 	if (rc >= 0)
 		rc = open_engine(s, s->sampler.cure, err);
+	cap_session_count(s);
 	if (rc >= 0 && o->all)
 		rc = cap_system_prepare(s, err);
 	else if (rc >= 0 && !o->delay_ns)

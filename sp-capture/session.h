@@ -147,11 +147,10 @@ void cap_attach_switch(struct cap_session *s, bool on);
 uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index);
 void cap_attach_deinit(struct cap_session *s);
 
-/* Descriptors with so many threads: of each one by BPF, else one for each ring; and rings, programs,
- * files that are read. */
+/* Descriptors with so many threads: of each one by BPF, else one for each ring; and the rest. */
 static inline size_t cap_session_fds(const struct cap_session *s, size_t n_threads, bool is_bpf)
 {
-	return n_threads * (is_bpf ? 1 : s->n_fds) + 4 * s->n_cpus + 64;
+	return n_threads * (is_bpf ? 1 : s->n_fds) + cap_fds_besides(s->n_cpus);
 }
 
 /* --- drain.c --- */
@@ -197,5 +196,9 @@ void cap_session_deinit(struct cap_session *s);
 /* The ring that the CPUs share with the BPF engine, from options, kernel and sampler: what it
  * begins with, where it can grow, and what it grows to. */
 void cap_session_bpf_ring(const struct cap_session *s, size_t *first, size_t *whole);
+/* What each ring of the perf engine is to hold. */
+size_t cap_session_perf_ring(const struct cap_session *s);
+/* Set n_cpus and n_fds, once it is known whether switches have stacks. */
+void cap_session_count(struct cap_session *s);
 
 #endif

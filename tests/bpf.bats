@@ -364,7 +364,7 @@ ring_of() { # minimum|maximum: what the stream in s says
 	need_bpf
 	local engine option kib
 	for engine in bpf perf; do
-		for option in '-F 999' '-F 4999 -s 8K' '--ring=2M'; do
+		for option in '-F 999' '-F 4999 -s 8K' '--ring=2M' '-F 99 --off-cpu'; do
 			# shellcheck disable=SC2086 # words
 			kib=$(sp-capture --check --engine=$engine $option | sed -n 's/^  rings  *yes: \([0-9]*\) KiB .*/\1/p')
 			# shellcheck disable=SC2086
@@ -374,6 +374,8 @@ ring_of() { # minimum|maximum: what the stream in s says
 	done
 	holds "$(sp-capture --check)" " KiB for all CPUs, "
 	holds "$(sp-capture --check --engine=perf)" " KiB per CPU, "
+	# A thread has an event more on each CPU, whose samples are the stacks of its waits.
+	holds "$(sp-capture --check --engine=perf --off-cpu -t $$)" "1 thread, some $((6 * $(getconf _NPROCESSORS_ONLN) + 64)) descriptors"
 }
 
 @test "bpf(2) refused by a filter, or not built into the kernel: said once; waits come by context switches" {
