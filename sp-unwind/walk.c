@@ -395,8 +395,9 @@ static int walk_fast(struct uw_walk *shared)
 				continue;
 			}
 		}
-		/* An interrupted call of a null pointer is no frame: 0 marks a chain's end. */
-		if (__builtin_expect((k.pc || !k.out->n) && !uw_append(&k), 0)) {
+		/* An interrupted call of a null pointer is no frame: 0 marks a chain's end. Where
+		 * something is mapped there, frames are counted, so that a walk in circles ends. */
+		if (__builtin_expect((k.pc || map || !k.out->n) && !uw_append(&k), 0)) {
 			step = UW_DEPTH;
 			break;
 		}

@@ -7,8 +7,9 @@
 struct full {
 	struct uw_walk *k;
 	uint64_t regs[CFI_REGS];
-	uint64_t known; /* bit n: regs[n] is known */
-	uint64_t bias;  /* of the frame's module */
+	uint64_t known;     /* bit n: regs[n] is known */
+	uint64_t bias;      /* of the frame's module */
+	uint32_t n_scanned; /* words that saved_sp() looked at, for all frames */
 };
 
 static bool is_known(const struct full *f, uint64_t reg)
@@ -115,25 +116,27 @@ static int row_cfa(struct full *f, const struct cfi_row *row, uint64_t *cfa)
 	return UW_GOES_ON;
 }
 
-#define FRAME_WORDS 512u
+#define SCAN_MAX 512u
 
-/* OpenSSL's SHA-2 for AVX2 keeps the sp that it came with in the word below the one that it has, and
- * its CFI reads that (3.0, crypto/sha/asm/sha512-x86_64.pl): no copy of a stack holds it. It also
- * stands in the frame, where the function put it first: a word that points to a return address. */
-static bool saved_sp(struct uw_walk *k, const struct cfi_row *row, uint64_t *cfa)
+/* OpenSSL's SHA-2 for AVX2 keeps the sp that it came with in the word below the one that it has,
+ * and its CFI reads that (3.0, crypto/sha/asm/sha512-x86_64.pl): no copy of a stack holds it. It
+ * also stands in the frame, where the function put it first: a word that points to a return
+ * address. */
+static bool saved_sp(struct full *f, const struct cfi_row *row, uint64_t *cfa)
 {
-	struct sp_cursor c = sp_cursor(row->cfa.expr, row->cfa.len);
-	uint64_t at, ra, word, plus;
+	struct uw_walk *k = f->k;
+	uint64_t at = k->sp, ra, word, plus;
 	const struct uw_map *map;
-	if (row->cfa.rule != CFI_EXPR || !k->exact || k->arch->machine != EM_X86_64 ||
-	    sp_cur_u8(&c) != 0x77 || sp_cur_sleb(&c) >= 0 || /* breg7 */
+	if (row->cfa.rule != CFI_EXPR || !k->exact || k->arch->machine != EM_X86_64)
+		return false;
+	struct sp_cursor c = sp_cursor(row->cfa.expr, row->cfa.len);
+	if (sp_cur_u8(&c) != 0x77 || sp_cur_sleb(&c) >= 0 || /* breg7 */
 	    sp_cur_u8(&c) != 0x06 || sp_cur_u8(&c) != 0x23)  /* deref, plus_uconst */
 		return false;
 	plus = sp_cur_uleb(&c);
 	if (c.bad || c.p != c.end || plus > 64)
 		return false;
-	for (unsigned i = 0; i < FRAME_WORDS; i++) {
-		at = k->sp + i * UINT64_C(8);
+	for (; f->n_scanned < SCAN_MAX; f->n_scanned++, at += 8) {
 		if (!uw_stack_u64(k, at, &word))
 			return false;
 		if (word > at && word % 8 == 0 && uw_stack_u64(k, word + plus - 8, &ra) &&
@@ -157,7 +160,7 @@ static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_
 	if (ra_rule->rule == CFI_UNDEF || (ra_rule->rule == CFI_UNSPEC && !a->ra_same_is_live))
 		return UW_END;
 	int rc = row_cfa(f, row, &cfa);
-	if (rc != UW_GOES_ON && !saved_sp(k, row, &cfa))
+	if (rc != UW_GOES_ON && !saved_sp(f, row, &cfa))
 		return rc;
 	if (cfa <= k->sp && !k->exact && !signal)
 		return cfa == k->sp ? UW_LOOP : UW_BACKWARDS;
@@ -301,7 +304,7 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 			after_guess(&f, false);
 			continue;
 		}
-		if ((k->pc || !k->out->n) && !uw_append(k)) /* walk.c, walk_fast() */
+		if ((k->pc || map || !k->out->n) && !uw_append(k)) /* walk.c, walk_fast() */
 			return UW_DEPTH;
 		int rc = frame_step(&f, map);
 		if (rc != UW_GOES_ON)

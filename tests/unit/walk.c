@@ -145,6 +145,24 @@ static void test_nowhere(void)
 	EXPECT("on a stack that was not copied", UW_STACK_EXHAUSTED, LEAF, SITE(SIGNAL));
 }
 
+/* Code at address 0 whose signal frames lead there again. */
+static void test_circle(void)
+{
+	at(LEAF);
+	maps[1] = maps[0];
+	part.n = 2;
+	regs[IP] = 0;
+	maps[0] = (struct uw_map){0, 0x100, 0 - (uint64_t)(NO_CFI + 0x300), module, 0, 7};
+	stack[5 + 15] = SP;
+	walk();
+	tap_ok(out.stop == UW_DEPTH && out.n == UW_MAX_FRAMES, "a circle at address 0 ends");
+	maps[0].bias = 0 - (uint64_t)SIGNAL;
+	stack[2] = ADDR(8);
+	stack[10] = ADDR(0);
+	walk();
+	tap_ok(out.stop == UW_DEPTH && out.n == UW_MAX_FRAMES, "so it does with all registers");
+}
+
 /* The sp that CFI looks for below sp also stands in the frame. */
 static void test_saved_sp(void)
 {
@@ -505,6 +523,7 @@ int main(void)
 	test_rules();
 	test_signals();
 	test_nowhere();
+	test_circle();
 	test_saved_sp();
 	test_wrong();
 	test_plt();
