@@ -11,8 +11,8 @@
 
 /* --- calls --- */
 
-/* Bytes of a call through memory or a register (FF /2), from its first prefix on; 0: none.
- * Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
+/* Bytes of a call through memory or a register (FF /2), with its REX prefix, whatever stands before
+ * that; 0: none. Intel SDM, volume 2, chapter 2.1 (ModRM and SIB). */
 static unsigned indirect_call(const uint8_t *p, unsigned n)
 {
 	unsigned i = 0;
@@ -37,7 +37,7 @@ static unsigned indirect_call(const uint8_t *p, unsigned n)
 	return i;
 }
 
-#define LONGEST_CALL 9
+#define LONGEST_CALL 8
 
 /* Files whose code was blanked out (for a symbol server, for a test) have zeros there, which are
  * no instructions that return: nothing can be said about calls. */

@@ -21,11 +21,11 @@ struct uw_call {
 struct uw_call uw_code_call(const struct uw_module *m, uint64_t ra);
 
 /* The rule at an instruction, from the instructions behind it: every way from there to the
- * function's end leaves sp where the return address is, and restores the frame pointer. Code is
- * followed until a way is found that does; calls are taken to leave sp as it was. Kinds
- * UW_RULE_CODE, UW_RULE_NONE, and UW_RULE_END: nothing returns, it is a root. Some 20 ns an
- * instruction: 0.2 us in short functions, 3 us in V8's builtins in the mean (140 instructions); 3000
- * instructions at most. */
+ * function's end leaves sp where the return address is, or has that in a register, and restores the
+ * frame pointer. Code is followed until a way is found that does; calls are taken to leave sp as it
+ * was. Kinds UW_RULE_CODE, UW_RULE_NONE, and UW_RULE_END: nothing returns, it is a root. Some 20 ns
+ * an instruction: 0.2 us in short functions, 3 us in V8's builtins in the mean (140 instructions);
+ * 3000 instructions at most. */
 struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma);
 
 #endif

@@ -15,7 +15,7 @@ struct un_image {
 	struct uw_module *module; /* owned */
 	struct un_image *next;    /* of the same file; the table's */
 	uint64_t image_foff;      /* where the image begins in its file */
-	_Atomic uint32_t refs;    /* views that need it */
+	_Atomic uint32_t refs;    /* parts of views that need it */
 	uint64_t used, build;     /* the table's clock and build that met it last */
 };
 

@@ -41,7 +41,8 @@ void un_modules_origin(struct un_modules *m, const struct un_origin *origin);
 int un_modules_embed(struct un_modules *m, const struct sp_ext_object *o, struct sp_err *err);
 
 /* The engine's view of a process's space, built when the space is new, of parts that are built with
- * its chunks and shared as those are; it lives as long as the space is held. time_ns: of the sample that needs it. NULL when memory ends. */
+ * its chunks and shared as those are; it lives as long as the space is held. time_ns: of the sample
+ * that needs it. NULL when memory ends. */
 const struct uw_space *un_modules_space(struct un_modules *m, struct sp_space *space, int32_t pid,
 					uint64_t time_ns);
 

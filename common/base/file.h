@@ -54,8 +54,8 @@ void sp_folders_make(char *path);
 /* Make a pipe as large as the kernel allows, up to 1 MiB; no effect on other files. */
 void sp_pipe_enlarge(int fd);
 
-/* What users who are not root may still fill of the file system of a folder, of that of fd when dir is
- * NULL, and its whole size; false when it does not tell. */
+/* What users who are not root may still fill of the file system of a folder, of that of fd when dir
+ * is NULL, and its whole size; false when it does not tell. */
 bool sp_disk_room(const char *dir, int fd, uint64_t *free_bytes, uint64_t *size_bytes);
 
 #endif

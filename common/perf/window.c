@@ -8,8 +8,8 @@
 #define MARGIN ((uint64_t)1 << 20)
 #define AHEAD ((uint64_t)8 << 20)
 /* Pages stay while this much of the file is read beyond them: for what workers have in hand, and as
- * long as their records wait, up to a limit. Those that come back all the same, 16 with each that is
- * read, go with the next: with a limit of 8 MiB as much memory is in use, and more CPU time. */
+ * long as their records wait, up to a limit. Those that come back all the same, 16 with each that
+ * is read, go with the next: with a limit of 8 MiB as much memory is in use, and more CPU time. */
 #define KEEP_MIN ((uint64_t)8 << 20)
 #define KEEP_MAX ((uint64_t)16 << 20)
 #define DROP_AGAIN ((uint64_t)16 << 20)

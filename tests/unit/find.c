@@ -84,8 +84,8 @@ static void test_path_map(void)
 	tap_ok(!sp_path_map(&o, "/a/f", small, sizeof small), "what does not fit in is refused");
 }
 
-/* The file is a copy: what path maps, debug folders and symfs lead to. hash: another content's, by its
- * last byte. */
+/* The file is a copy: what path maps, debug folders and symfs lead to. hash: another content's, by
+ * its last byte. */
 static void test_elsewhere(const char *file, struct sp_build_id id,
 			   uint8_t hash[SP_CONTENT_HASH_BYTES])
 {
@@ -113,7 +113,8 @@ static void test_elsewhere(const char *file, struct sp_build_id id,
 	       "a copy below a debug folder is found by its path");
 	tap_str(path, file, "there");
 	hash[0] ^= 1;
-	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_OTHER, "by its content only");
+	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_OTHER,
+	       "by its content only");
 	q.content_hash = NULL;
 	tap_eq((uint64_t)find_with(&debug, &q, path, &image), SP_FOUND_NOTHING,
 	       "without a hash it is not looked for");

@@ -35,7 +35,8 @@ static inline size_t live_read(pid_t pid, uint64_t addr, void *out, size_t n)
 {
 	struct iovec to = {out, n}, from[LIVE_PAGES];
 	size_t n_from = 0;
-	for (size_t at = 0; at < n && n_from < LIVE_PAGES; n_from++) { /* page by page: partial reads */
+	/* Page by page: partial reads. */
+	for (size_t at = 0; at < n && n_from < LIVE_PAGES; n_from++) {
 		size_t len = 4096 - ((addr + at) & 4095);
 		if (len > n - at)
 			len = n - at;

@@ -181,7 +181,8 @@ static inline void e_ext(struct sp_buf *out, enum sp_ext_kind kind, uint64_t obj
 	size_t at = 0;
 	do {
 		size_t part = size - at < SP_EXT_PAYLOAD_MAX ? size - at : SP_EXT_PAYLOAD_MAX;
-		sp_ext_encode_part(out, kind, object, at, size, (const uint8_t *)payload + at, part);
+		sp_ext_encode_part(out, kind, object, at, size, (const uint8_t *)payload + at,
+				   part);
 		at += part;
 	} while (at < size);
 }

@@ -1,7 +1,8 @@
 /* What sp-unwind makes of recordings, against elfutils' libdwfl over the same registers and stack
  * bytes, frame by frame. Programs are recorded here, with perf. Ours may go on where libdwfl stops:
- * where there is no CFI, or an epilogue's row names a slot below sp, which no recording holds. And it
- * may be right where libdwfl follows the frame pointer for want of CFI: _fini's first instruction.
+ * where there is no CFI, or an epilogue's row names a slot below sp, which no recording holds. And
+ * it may be right where libdwfl follows the frame pointer for want of CFI: _fini's first
+ * instruction.
  *
  * With arguments it compares a recording and what was made of it: recorded_libdw DATA UNWOUND
  *
@@ -254,8 +255,8 @@ static struct tally compare_files(const char *data, const char *unwound)
 	}
 	sp_reader_close(raw);
 	sp_reader_close(done);
-	printf("# %u samples, %u equal, ours %u longer, %u shorter, %u differ, %u without CFI\n", y.n,
-	       y.equal, y.longer, y.shorter, y.differ, y.guessed);
+	printf("# %u samples, %u equal, ours %u longer, %u shorter, %u differ, %u without CFI\n",
+	       y.n, y.equal, y.longer, y.shorter, y.differ, y.guessed);
 	if (y.first[0])
 		printf("# %s\n", y.first);
 	if (y.first_longer[0])

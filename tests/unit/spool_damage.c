@@ -292,7 +292,7 @@ static void check_says(const struct says *y, const struct says_more *more)
 	bool damaged = rc < 0;
 	if (rc == 0) {
 		while (sp_spool_next(s, &p, &err) == 1)
-			/* No wait is known, and all have one time: the groups stay in their order. */
+			/* No wait is known, and all have one time: the groups stay in order. */
 			n += p.wait == 0 && p.weight == (n < y->in_group ? 1 : 2);
 		damaged = sp_spool_state(s) == SP_SPOOL_DAMAGED;
 		sp_spool_close(s);

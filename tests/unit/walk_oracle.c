@@ -206,8 +206,8 @@ static void account(const struct user_regs_struct *before, const uint8_t *code,
 	if (code[i] != 0xc3 && code[i] != 0xc2 && !jump)
 		return;
 	size_t depth = o.depth;
-	/* A return to where the last call came from is one frame, wherever sp is: libffi's call of a
-	 * function moves its own return address above the arguments. */
+	/* A return to where the last call came from is one frame, wherever sp is: libffi's call of
+	 * a function moves its own return address above the arguments. */
 	if (!jump && depth && !o.shadow[depth - 1].interrupted &&
 	    o.shadow[depth - 1].pc == after->rip) {
 		o.depth--;
@@ -422,7 +422,7 @@ int main(int argc, char **argv)
 		_exit(torture()); /* no leak checker, which refuses to be traced */
 	if (argc > 2) {
 		bool to_trap = argc > 3 && !strcmp(argv[2], "--trap");
-		if (!strcmp(argv[2], "--attach")) {
+		if (argc > 3 && !strcmp(argv[2], "--attach")) {
 			run_attached((pid_t)atoi(argv[3]), strtoull(argv[1], NULL, 10));
 			return 0;
 		}
