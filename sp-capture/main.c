@@ -182,7 +182,7 @@ static _Noreturn void fail(struct cap_session *s, struct cap_sink *sink,
 			   struct cap_control *control, const struct sp_err *err, const char *cure)
 {
 	cap_control_close(control);
-	if (!s->start_ns || s->launch_failed)
+	if (!s->enabled_ns)
 		cap_sink_drop_stages(sink);
 	cap_sink_close(sink);
 	if (!s->launch_failed)

@@ -419,10 +419,10 @@ static int record(struct cap_session *s, struct sp_err *err)
 		return rc;
 	if (cap_launch_is_suspended(&s->launch))
 		rc = launch_go(s, err);
-	cap_sampler_switch(&s->sampler, true);
-	s->enabled_ns = cap_now_ns();
 	if (rc < 0)
 		return rc;
+	cap_sampler_switch(&s->sampler, true);
+	s->enabled_ns = cap_now_ns();
 	struct cap_privileges rest = {.owns_output = s->o->output != NULL,
 				      .owns_control = s->o->control != NULL};
 	cap_privileges_drop(&rest);
@@ -449,7 +449,8 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 		cap_launch_close(&s->launch);
 	if (s->out) {
 		struct sp_err late;
-		if (rc < 0 && !(s->launch_failed && s->o->output_kind == CAP_TO_SPOOL))
+		/* Of a spool that would be empty nothing is made (main.c, fail()). */
+		if (rc < 0 && (s->enabled_ns || s->o->output_kind != CAP_TO_SPOOL))
 			cap_session_tell_failure(s, err);
 		int end = cap_output_finish(s->out, &late);
 		s->out = NULL;

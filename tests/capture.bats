@@ -755,7 +755,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	grep -q 'page-faults *yes' out
 	local tid n=0
 	for tid in /proc/"$pid"/task/*; do tid=${tid##*/} n=$((n + 1)); done
-	holds "$(cat out)" "yes: $n threads, some $(((n + 4) * $(nproc) + 64)) descriptors"
+	holds "$(cat out)" "yes: $n threads, some $(((n + 4) * $(getconf _NPROCESSORS_ONLN) + 64)) descriptors"
 	status=0
 	sp-capture --check -p "$tid" >out 2>log || status=$?
 	equal "$status" 1
@@ -1207,6 +1207,18 @@ first_ring() { # HZ
 		bash -c "ulimit -n $needed; exec sp-capture --engine=$engine -d 0.1 -p $pid" >s 2>log || fail "$(cat log)"
 		stream ext s | grep -q '^end status=0'
 	done
+}
+
+@test "-o FILE.spool: refused when some threads are attached to already, it leaves the spool that was there" {
+	start cap_many 100
+	await grep -q ready start.out
+	local status=0
+	echo old >out.spool
+	bash -c "ulimit -n 80; exec sp-capture -q --engine=perf -o out.spool -p $pid" 2>log || status=$?
+	equal "$status" 1
+	holds "$(sed -n 1p log)" "Too many open files"
+	equal "$(grep -v '^sp-capture: ' log || :)" "" "what other stages say"
+	equal "$(cat out.spool)" old
 }
 
 @test "1,000 idle threads cost next to no CPU" {
