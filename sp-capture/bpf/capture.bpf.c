@@ -4,8 +4,8 @@
  * lack what they lack: every newer helper has a branch beside it that does without;
  * bpf_core_enum_value_exists() becomes a constant at load time, and the verifier drops the branch
  * that cannot be taken. But a callback's address is an instruction that Linux before 5.13 refuses
- * even in such a branch: what calls bpf_find_vma or bpf_loop, or schedules task work, is there a second
- * time without (plain), as a program of its own.
+ * even in such a branch: what calls bpf_find_vma or bpf_loop, or schedules task work, is there a
+ * second time without (plain), as a program of its own.
  *
  * Compiled twice. With SPB_LIGHT it is on_cpu alone, which a program in the kernel loads (a light
  * skeleton, Linux 5.17): a quarter of the time, as nobody reads the kernel's BTF. */
@@ -309,16 +309,15 @@ static long read_page(__u32 i, struct rest *r)
 	return 0;
 }
 
-/* Page by page, where a read of all failed: a frame has pages that nothing was ever written to, and what
- * lies above them is wanted too. False: parts have to be slices, of a length that the verifier knows.
- * It looks at the body of bpf_loop (Linux 5.17) once, at each turn of a loop otherwise. */
-static __always_inline bool read_pages(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
+/* Page by page, where a read of all failed: a frame has pages that nothing was ever written to, and
+ * what lies above them is wanted too. The verifier looks at the body of bpf_loop (Linux 5.17) once,
+ * at each turn of a loop otherwise. */
+static __always_inline void read_pages(struct work *w, struct bpf_dynptr *d, __u32 off, __u64 sp,
 				       __u32 size)
 {
 	struct rest r = {.w = w, .d = d, .sp = sp, .off = off, .size = size};
 	bpf_loop(SPB_MAX_STACK / PAGE + 1, read_page, &r, 0);
 	w->s.stack_bytes = r.there;
-	return true;
 }
 
 /* The stack into a record at off. A read is all or nothing: what lies before a page that is missing is
@@ -331,8 +330,10 @@ static __always_inline void copy(struct work *w, struct bpf_dynptr *d, __u32 off
 		w->s.stack_bytes = size;
 		return;
 	}
-	if (whole && holes && read_pages(w, d, off, sp, size))
+	if (whole && holes) {
+		read_pages(w, d, off, sp, size);
 		return;
+	}
 	for (__u32 part = SPB_MAX_STACK; part >= PAGE; part /= 2)
 		if (done_of(w) + part <= size &&
 		    read_part(w, d, off, sp, part, part, other, whole) == 0)
