@@ -394,7 +394,7 @@ static int run_stream(struct options *o, bool from_file)
 		sp_usage_error("standard input is a terminal; try: sp-unwind perf.data | sp-spool -o "
 			       "out.spool");
 	begin(&j, &err);
-	if (is_low(&j)) {
+	if (o->min_free_bytes && is_low(&j)) {
 		spool_output_close(&j.out);
 		sp_err_set(&err, SP_ERR_LIMIT, 0, "cannot write %s: %s", o->output, j.low);
 		sp_die(&err, "make room there, or write elsewhere");
