@@ -150,11 +150,10 @@ static void wake_helpers(void *pool)
 	un_pool_wake(pool);
 }
 
-/* Twice: of a small file there is too little to start threads for. */
 static void take_help(struct run *u)
 {
 	u->has_help = true;
-	if (u->o->n_workers > 1 && sp_reader_help(u->r) && sp_reader_help(u->r)) {
+	if (u->o->n_workers > 1 && sp_reader_wants_help(u->r)) {
 		un_pool_set_idle(u->pool, help_reading, u->r);
 		sp_reader_on_help(u->r, wake_helpers, u->pool);
 	}

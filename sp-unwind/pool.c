@@ -266,9 +266,9 @@ void un_pool_set_idle(struct un_pool *p, bool (*idle)(void *ctx), void *ctx)
 {
 	p->idle = idle;
 	p->idle_ctx = ctx;
-	uw_walker_warm(p->threads[0].worker->walker);
 	while (p->n_started + 1 < p->n_workers && start_thread(p))
 		;
+	uw_walker_warm(p->threads[0].worker->walker);
 }
 
 /* Who falls asleep meanwhile is told the next time. */

@@ -609,6 +609,11 @@ bool sp_reader_help(struct sp_reader *r)
 	return !r->parts && sp_source_help(&r->main.src);
 }
 
+bool sp_reader_wants_help(const struct sp_reader *r)
+{
+	return !r->parts && sp_source_wants_help(&r->main.src);
+}
+
 void sp_reader_on_help(struct sp_reader *r, void (*wake)(void *ctx), void *ctx)
 {
 	r->main.src.wake = wake;

@@ -99,6 +99,8 @@ uint64_t sp_reader_n_waits(const struct sp_reader *r);
 /* Any thread, until the reader is closed: bring some of what a mapped file's reading needs next
  * into memory, which is most of a warm file's cost. False: there is nothing to do at the moment. */
 bool sp_reader_help(struct sp_reader *r);
+/* Whether there is so much of it that a thread is worth its start. */
+bool sp_reader_wants_help(const struct sp_reader *r);
 /* Tell threads that sleep when there is again: called in the reader's thread, now and then. */
 void sp_reader_on_help(struct sp_reader *r, void (*wake)(void *ctx), void *ctx);
 /* Counters that the reader itself keeps, of the records that it gave so far: out_of_order,

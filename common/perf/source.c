@@ -13,6 +13,8 @@
 
 /* Room in a chunk below which a fresh one is begun, so that reads stay long. */
 #define READ_MIN ((size_t)128 << 10)
+/* A mapped file's size below which it is read before another thread has begun to help. */
+#define HELP_MIN ((size_t)4 << 20)
 
 void sp_source_memory(struct sp_source *s, const void *data, size_t size)
 {
@@ -242,6 +244,12 @@ bool sp_source_help(struct sp_source *s)
 {
 	return atomic_load_explicit(&s->window.wanted, memory_order_relaxed) &&
 	       sp_window_help(&s->window, &s->map);
+}
+
+bool sp_source_wants_help(const struct sp_source *s)
+{
+	return atomic_load_explicit(&s->window.wanted, memory_order_relaxed) &&
+	       s->map.size >= HELP_MIN;
 }
 
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err)

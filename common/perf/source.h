@@ -80,6 +80,8 @@ void sp_source_round(struct sp_source *s);
 /* Any thread: bring in some of what a mapped file's reading will need next. False: there is enough,
  * or it is no such file. */
 bool sp_source_help(struct sp_source *s);
+/* Whether that is worth a thread's start. */
+bool sp_source_wants_help(const struct sp_source *s);
 
 /* Append everything up to input offset `upto` to b; fewer when the input ends. SP_ERR_LIMIT. */
 int sp_source_read(struct sp_source *s, uint64_t upto, size_t max, struct sp_buf *b,
