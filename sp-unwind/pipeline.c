@@ -184,7 +184,7 @@ static struct un_item *next_item(struct run *u, const struct sp_late *late, enum
 	struct un_item *item = &b->items[b->n++];
 	*item = (struct un_item){.late = *late, .action = action};
 	b->bytes += late->size;
-	u->round_bytes += late->size;
+	u->round_bytes += late->whole;
 	struct sp_chunk *chunk = sp_reader_chunk(u->r);
 	uint32_t i = b->n_chunks;
 	while (i > 0 && b->chunks[i - 1] != chunk)
@@ -206,7 +206,8 @@ static int submit_full(struct run *u, struct sp_err *err)
 
 static int pass(struct run *u, const struct sp_record *rec, struct sp_err *err)
 {
-	next_item(u, &(struct sp_late){.raw = rec->raw, .size = rec->size}, UN_PASS);
+	const struct sp_late late = {.raw = rec->raw, .size = rec->size, .whole = rec->size};
+	next_item(u, &late, UN_PASS);
 	return submit_full(u, err);
 }
 

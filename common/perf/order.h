@@ -11,7 +11,7 @@ struct order_item {
 	struct sp_chunk *chunk;
 	uint64_t pos; /* in the input */
 	const struct sp_event *event;
-	uint32_t size;
+	uint16_t size, whole; /* whole: before it was trimmed */
 	uint32_t next; /* of the same run, or of the free ones; an index + 1 */
 	int32_t pid;   /* of one that is late, whose bytes are not asked for here again */
 	uint16_t misc;

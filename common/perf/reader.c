@@ -275,13 +275,9 @@ static void count_record(struct sp_reader *r, const struct sp_record *rec)
 
 static void complain_of(struct sp_reader *r, uint32_t type, size_t size, uint64_t pos)
 {
-	/* Of what was trimmed the file has the rest. */
-	bool is_trimmed = pos & SP_TRIM_MARK;
-	pos &= ~SP_TRIM_MARK;
 	sp_reader_complain(r, SP_INPUT_DAMAGED,
 			   "the record at offset %llu (type %u, %zu bytes) cannot be parsed",
-			   (unsigned long long)pos, type,
-			   is_trimmed ? sp_reader_frame_size(r, r->in->src.map.data + pos) : size);
+			   (unsigned long long)(pos & ~SP_TRIM_MARK), type, size);
 }
 
 static bool decode(struct sp_record *rec, const uint8_t *raw, size_t size,
@@ -305,7 +301,7 @@ void sp_reader_reject(struct sp_reader *r, const struct sp_late *late)
 	if (r->state == SP_INPUT_DAMAGED && r->complaint_seq < late->seq)
 		return;
 	r->state = SP_INPUT_WHOLE;
-	complain_of(r, SP_PERF_SAMPLE, late->size, late->pos);
+	complain_of(r, SP_PERF_SAMPLE, late->whole, late->pos);
 	r->complaint_seq = late->seq;
 }
 
@@ -317,7 +313,8 @@ static void set_late(const struct sp_reader *r, struct sp_record *rec,
 				     .event = item->event,
 				     .pos = item->pos,
 				     .seq = r->n_given,
-				     .size = item->size};
+				     .size = item->size,
+				     .whole = item->whole};
 }
 
 /* A record that is to be given now. */
@@ -340,7 +337,7 @@ static int give(struct sp_reader *r, struct sp_record *rec, const struct order_i
 		return 1;
 	}
 	if (!decode(rec, item->raw, item->size, item->event, item->pos))
-		complain_of(r, rec->type, item->size, item->pos);
+		complain_of(r, rec->type, item->whole, item->pos);
 	else if (rec->type != SP_PERF_SAMPLE)
 		count_record(r, rec);
 	else if (r->flags & SP_READER_LATE)
@@ -407,7 +404,8 @@ static struct order_item item_of(const struct frame *f)
 	return (struct order_item){.raw = f->raw,
 				   .chunk = f->chunk,
 				   .pos = f->pos,
-				   .size = (uint32_t)f->size,
+				   .size = (uint16_t)f->size,
+				   .whole = (uint16_t)(f->pos & SP_TRIM_MARK ? f->whole : f->size),
 				   .misc = sp_get16(f->raw + 4)};
 }
 

@@ -14,6 +14,7 @@
 struct frame {
 	const uint8_t *raw; /* header in the input's byte order until native() */
 	size_t size;
+	size_t whole; /* of one that is trimmed: its size in the file */
 	uint64_t pos;
 	struct sp_chunk *chunk;
 };

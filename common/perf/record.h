@@ -180,7 +180,7 @@ struct sp_late {
 	const uint8_t *raw; /* as in struct sp_record */
 	const struct sp_event *event;
 	uint64_t pos, seq; /* the reader's: of what it says about a sample that is malformed */
-	uint32_t size;
+	uint32_t size, whole; /* whole: before it was trimmed */
 };
 
 /* One record. raw points at the whole record (header included), in native byte order: the input

@@ -77,6 +77,12 @@ uint64_t sp_window_move(struct sp_window *w, const struct sp_map_file *map, uint
 	return at + MARGIN / 2;
 }
 
+void sp_window_pass(struct sp_window *w, const struct sp_map_file *map, uint64_t at)
+{
+	atomic_store_explicit(&w->reading, at, memory_order_relaxed);
+	drop_behind(w, map, DROP_STEP);
+}
+
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked;

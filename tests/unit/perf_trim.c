@@ -57,9 +57,9 @@ static const struct shape shapes[] = {
 };
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 
-static void put_data(struct enc *e)
+static void put_data(struct enc *e, unsigned times)
 {
-	for (uint64_t i = 0; i < 4 * N_SHAPES; i++) {
+	for (uint64_t i = 0; i < times * N_SHAPES; i++) {
 		put_sample(e, 10 * i + 1, &shapes[i % N_SHAPES]);
 		if (i % 5 == 0)
 			e_comm(e, id_a, 10 * i + 2, "name");
@@ -70,7 +70,7 @@ static void put_data(struct enc *e)
 	}
 }
 
-static void put_file(struct enc *e)
+static void put_file(struct enc *e, unsigned times)
 {
 	struct sp_attr a = stack_attr();
 	ebytes(e, "PERFILE2", 8);
@@ -80,7 +80,7 @@ static void put_file(struct enc *e)
 		e64(e, 0);
 	e64(e, id_a);
 	e_attr(e, &a, 128), e64(e, 104), e64(e, 8);
-	put_data(e);
+	put_data(e, times);
 	sp_put64(e->b.data + size_at, e->b.len - 256);
 }
 
@@ -160,12 +160,47 @@ static void test_same(const char *path, size_t at_least, const char *why)
 	sp_reader_close(near);
 }
 
+/* Whatever is trimmed, samples that are decoded later know the sizes that they have in the file. */
+static void test_late(const char *path)
+{
+	struct sp_reader *whole = open_file(path, 0);
+	struct sp_reader *late = open_file(path, SP_READER_TRIM | SP_READER_LATE);
+	struct sp_record want, got;
+	size_t n = 0, n_trimmed = 0;
+	bool same = whole && late;
+	while (same && sp_reader_next(whole, &want, NULL) == 1) {
+		same = sp_reader_next(late, &got, NULL) == 1;
+		if (!same || !got.is_late)
+			continue;
+		n++;
+		n_trimmed += got.late.size < got.late.whole;
+		const struct sp_late l = got.late;
+		same = l.whole == want.size && sp_late_decode(&got, &l) == !want.malformed &&
+		       (want.malformed || same_sample(&want, &got));
+	}
+	tap_ok(same && n && n_trimmed, "samples that are late know their sizes");
+	sp_reader_close(whole);
+	sp_reader_close(late);
+}
+
+/* Beyond the first 2 MiB large pages are looked for, and it is the kernel's choice where they are. */
+static void test_long(int fd, const char *path)
+{
+	struct enc e = {0};
+	put_file(&e, 24);
+	if (e.b.len < 8 << 20 || pwrite(fd, e.b.data, e.b.len, 0) != (ssize_t)e.b.len)
+		exit(99);
+	test_same(path, 16, "so are those of a longer file");
+	test_late(path);
+	sp_buf_deinit(&e.b);
+}
+
 int main(void)
 {
 	char path[] = "/tmp/sp-trim-XXXXXX";
 	int fd = mkstemp(path);
 	struct enc e = {0};
-	put_file(&e);
+	put_file(&e, 4);
 	if (fd < 0 || write(fd, e.b.data, e.b.len) != (ssize_t)e.b.len)
 		return 99;
 	test_same(path, 16, "samples without the far side of their stacks are the same");
@@ -189,6 +224,7 @@ int main(void)
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, e.b.data, e.b.len, 0) != (ssize_t)e.b.len)
 		return 99;
 	test_same(path, 1, "so is a damaged file");
+	test_long(fd, path);
 	unlink(path);
 	close(fd);
 	sp_buf_deinit(&e.b);
