@@ -411,7 +411,8 @@ const struct cfi_marks *uw_module_marks(const struct uw_module *cm, const struct
 	const struct cfi_marks *found = marks_in(first, fde);
 	if (found)
 		return found;
-	pthread_mutex_lock(&m->lock);
+	if (pthread_mutex_trylock(&m->lock) != 0)
+		return NULL; /* to go without costs less than to wait */
 	first = atomic_load(bucket);
 	found = marks_in(first, fde);
 	struct cfi_marked *new =
