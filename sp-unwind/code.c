@@ -7,6 +7,7 @@
 #include "code.h"
 
 #include "base/le.h"
+#include "code_arm.h"
 #include "insn.h"
 
 /* --- calls --- */
@@ -514,6 +515,8 @@ struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
 	struct uw_rule r = {.kind = UW_RULE_NONE};
 	struct search s;
 	struct way w = {.pc = svma};
+	if (m->arch->machine == EM_AARCH64)
+		return uw_code_arm_rule(m, svma, uw_code_call(m, svma).kind > UW_CALL_UNKNOWN);
 	memset(&s, 0, offsetof(struct search, others));
 	if (m->arch->machine != EM_X86_64 || !(s.p = uw_module_code(m, svma, &s.svma, &s.left)))
 		return r;

@@ -278,17 +278,23 @@ static void code_fp(const struct uw_walk *k, struct uw_rule r, uint64_t base, st
 
 #define NOT_SO (-2) /* the way does not lead to a caller */
 
-/* A step to a return address that a register holds, which is known in the leaf. */
+/* A step to a return address that a register holds, which is known in the leaf; the link register
+ * where anything was interrupted. */
 static int held_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *f)
 {
-	struct caller c = {0};
-	uint64_t sp;
-	if (k->out->n > 1 ||
-	    !uw_sample_reg(k->s, k->arch->perf[r.flags & UW_RULE_BASE], &c.pc) ||
-	    !uw_sample_reg(k->s, k->arch->perf[r.cfa], &sp))
+	const struct uw_arch *a = k->arch;
+	struct caller c = {.pc = k->lr};
+	uint64_t sp = r.cfa == a->sp ? k->sp : k->fp;
+	if (a->ra_same_is_live) {
+		if (!k->exact || sp == UW_FP_LOST)
+			return NOT_SO;
+	} else if (k->out->n > 1 ||
+		   !uw_sample_reg(k->s, a->perf[r.flags & UW_RULE_BASE], &c.pc) ||
+		   !uw_sample_reg(k->s, a->perf[r.cfa], &sp)) {
 		return NOT_SO;
+	}
 	c.call = uw_call_before(k, c.pc, &c.map);
-	if (c.call.kind == UW_CALL_NONE)
+	if (c.call.kind == UW_CALL_NONE || c.pc == k->pc) /* of a call that has just returned */
 		return NOT_SO;
 	sp += (uint64_t)(r.ra_slot * INT64_C(8));
 	c.sp = sp > k->sp ? sp : k->sp;
@@ -324,7 +330,14 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	if (!caller_at(k, at, &c))
 		return NOT_SO;
+	if (k->arch->ra_same_is_live) {
+		c.sp = base + (uint64_t)((int16_t)r.cfa * INT64_C(8));
+		if (c.sp <= at)
+			return NOT_SO;
+	}
 	code_fp(k, r, base, &c, f);
+	if (k->arch->ra_same_is_live)
+		f->edge = UW_EDGE_NONE; /* its sp does not follow from its slots */
 	if (by_fp && f->edge == UW_EDGE_CODE)
 		f->edge = UW_EDGE_POINTER;
 	return take(k, &c, by_fp ? SP_C_frame_pointer_frames : SP_C_scanned_frames);
@@ -349,6 +362,9 @@ int uw_led_nowhere(struct uw_walk *k)
 	leaf.fp = UW_FP_LOST;
 	(void)uw_sample_reg(k->s, a->perf[a->fp], &leaf.fp);
 	leaf.exact = true;
+	leaf.lr = 0;
+	if (a->ra_same_is_live && uw_sample_reg(k->s, a->perf[a->ra], &leaf.lr))
+		leaf.lr &= k->ra_mask;
 	if (code_step(&leaf, r, &f) != UW_GOES_ON)
 		return UW_NO_MODULE;
 	*k = leaf;

@@ -1,5 +1,6 @@
 #include "rule.h"
 
+#include "base/le.h"
 #include "code.h"
 #include "golang.h"
 
@@ -88,6 +89,21 @@ static bool pack_fp(const struct uw_arch *arch, const struct cfi_reg *fp, struct
 		break;
 	}
 	return false;
+}
+
+void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, unsigned n)
+{
+	enum { PUSHED = 16, ABOVE = 8 };
+	struct cfi_reg *reg = row->reg;
+	if (arch->machine != EM_AARCH64 || row->cfa.rule != CFI_REG || reg[ra].rule != CFI_OFFSET ||
+	    reg[ra].off != ABOVE)
+		return;
+	row->cfa.off += PUSHED;
+	for (unsigned i = 0; i < n; i++)
+		if (reg[i].rule == CFI_OFFSET || reg[i].rule == CFI_VAL_OFFSET)
+			reg[i].off -= PUSHED;
+	if (row->cfa_reg == arch->sp && row->cfa.off + reg[ra].off < 0)
+		reg[ra].rule = CFI_SAME; /* popped: it has its value back */
 }
 
 static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row, bool signal)
@@ -213,12 +229,29 @@ static uint16_t plt_words(const uint8_t *before, const uint8_t *p)
 	return !endbr && p[bnd] == 0xe9 && before[1] == 0x68 ? 2 : 0;
 }
 
+/* AArch64's, whose other entries change neither sp nor the link register. The first one is
+ *     stp x16, x30, [sp, #-16]!; adrp x16, GOT; ldr x17, [x16]; add x16, x16, GOT; br x17 */
+static struct uw_rule plt_rule_arm(const struct uw_module *m, uint64_t svma)
+{
+	enum { LAST = 16 };
+	const uint32_t stp = 0xa9bf7bf0, br = 0xd61f0220;
+	for (unsigned behind = 0; behind <= LAST; behind += 4) {
+		const uint8_t *p = uw_module_bytes(m, svma - behind, LAST + 4);
+		if (p && sp_get32(p) == stp && sp_get32(p + LAST) == br)
+			return (struct uw_rule){UW_RULE_SP, 0, UW_SLOT_KEEP, UW_SLOT_KEEP,
+						behind ? 2 : 0};
+	}
+	return (struct uw_rule){.kind = UW_RULE_NONE};
+}
+
 static struct uw_rule plt_rule(const struct uw_module *m, uint64_t svma)
 {
 	enum { BEFORE = 6, AFTER = 14 };
 	uint8_t code[BEFORE + AFTER] = {0};
 	const uint8_t *p;
 	size_t n = AFTER;
+	if (m->arch->machine == EM_AARCH64)
+		return plt_rule_arm(m, svma);
 	if (m->arch->machine != EM_X86_64)
 		return (struct uw_rule){.kind = UW_RULE_NONE};
 	/* A PLT may stand at a segment's beginning, and at its end. */
@@ -266,6 +299,7 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 		fde.n_ops < CFI_MARKS_FROM ? NULL : uw_module_marks(m, s, &fde);
 	if (!cfi_row_small(s, &fde, svma, m->arch->fp, marks, &row))
 		return (struct uw_rule){.kind = UW_RULE_BAD};
+	uw_row_mend(m->arch, &row, CFI_SMALL_RA, CFI_SMALL_SLOTS);
 	/* Not of a signal's trampoline, nor of .debug_frame, which has no FDE alone: there the code
 	 * itself has a say. */
 	if (same && fde.alone && !fde.cie.signal)

@@ -23,7 +23,7 @@ enum uw_rule_kind {
 #define UW_RULE_SWITCHED 4u /* the caller may be on another stack, or with fp 0 there is none */
 /* Of UW_RULE_CODE: the DWARF number of the register from which its slots are, mostly sp or fp. Or
  * what is at ra_slot is the address from which fp_slot and cfa are, and the return address is at
- * the latter. */
+ * the latter. On AArch64 cfa says where the caller's sp is (code_arm.h). */
 #define UW_RULE_BASE 31u
 #define UW_RULE_DEREF 32u
 #define UW_RULE_FP_BY_FP 64u /* fp_slot is from fp all the same */
@@ -56,5 +56,11 @@ struct uw_span {
 /* The rule at an address of a module: one FDE is interpreted. *same: around the address, where the
  * rule is the same; empty when that is not known. May be NULL. */
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same);
+
+/* glibc's _dl_runtime_resolve for AArch64 (2.36, sysdeps/aarch64/dl-trampoline.S) calls the CFA what
+ * sp is at its first instruction, though the PLT has pushed x16 and the link register by then: the
+ * return address is said to lie above the CFA, in the caller's frame. Of a row's n registers that of
+ * the return address is ra. */
+void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, unsigned n);
 
 #endif

@@ -325,7 +325,8 @@ static inline bool frame_record(struct uw_walk *k, const struct uw_map *map)
 static inline bool plain_record(const struct uw_walk *k, struct uw_rule r)
 {
 	return r.kind == UW_RULE_NONE ||
-	       (r.kind == UW_RULE_CODE && r.flags == k->arch->fp && r.ra_slot == 1 && !r.fp_slot);
+	       (r.kind == UW_RULE_CODE && r.flags == k->arch->fp && r.ra_slot == 1 && !r.fp_slot &&
+		!k->arch->ra_same_is_live); /* there the caller's sp is elsewhere */
 }
 
 /* A rule's step whose words can be read again without the rule. */

@@ -284,6 +284,7 @@ static int frame_step(struct full *f, const struct uw_map *map)
 		return plain_step(f, map);
 	if (!cfi_row_full(section, &fde, svma, &row))
 		return UW_BAD_CFA;
+	uw_row_mend(k->arch, &row, cfi_ra_slot(&fde.cie), CFI_SLOTS);
 	struct uw_rule go;
 	if (uw_go_rule(map->module, section, &fde, &row, svma, &go))
 		return plain_step(f, map);

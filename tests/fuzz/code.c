@@ -11,15 +11,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct image image;
-	static struct uw_module *module;
+	static const uint16_t machines[] = {EM_X86_64, EM_AARCH64};
+	static struct image images[2];
+	static struct uw_module *modules[2];
 	struct uw_insn insn;
 
-	if (!module) {
-		image_new(&image, EM_X86_64);
-		image_finish(&image);
-		module = image_module(&image);
-		if (!module)
+	for (unsigned i = 0; i < 2 && !modules[i]; i++) {
+		image_new(&images[i], machines[i]);
+		image_finish(&images[i]);
+		modules[i] = image_module(&images[i]);
+		if (!modules[i])
 			abort();
 	}
 	if (uw_insn_decode(data, size, &insn) && (!insn.len || insn.len > size))
@@ -27,10 +28,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > IMAGE_SIZE - IMAGE_EH)
 		return 0;
 	uint64_t from = IMAGE_SIZE - size;
-	memcpy(image.data + from, data, size);
-	for (uint64_t at = from; at < IMAGE_SIZE; at++) {
-		(void)uw_code_rule(module, at);
-		(void)uw_code_call(module, at);
+	for (unsigned i = 0; i < 2; i++) {
+		memcpy(images[i].data + from, data, size);
+		for (uint64_t at = from; at < IMAGE_SIZE; at++) {
+			(void)uw_code_rule(modules[i], at);
+			(void)uw_code_call(modules[i], at);
+		}
 	}
 	return 0;
 }

@@ -1,19 +1,21 @@
 /* The walk of AArch64 stacks made by hand.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/golang.c
  * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
  * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "walk_stack.h"
 
 enum {
-	A_LEAF = 0x1000,   /* CFA = sp, return address live */
-	A_FRAME = 0x1100,  /* CFA = sp + 16, x29 at CFA - 16, x30 at CFA - 8 */
-	A_ROOT = 0x1200,   /* x30 undefined */
-	A_SIGNED = 0x1300, /* as A_FRAME, the return address signed */
-	A_RETURN = 0x2000, /* mov x8,#139; svc #0 */
-	A_NO_CFI = 0x2100, /* calls A_FAR before 0x2140 */
-	A_FAR = 0x3800,    /* no CFI either */
+	A_LEAF = 0x1000,     /* CFA = sp, return address live */
+	A_FRAME = 0x1100,    /* CFA = sp + 16, x29 at CFA - 16, x30 at CFA - 8 */
+	A_ROOT = 0x1200,     /* x30 undefined */
+	A_SIGNED = 0x1300,   /* as A_FRAME, the return address signed */
+	A_RESOLVE = 0x1400,  /* return address at CFA + 8, CFA = sp + 208 */
+	A_RESOLVED = 0x1500, /* the same, CFA = sp - 16 */
+	A_RETURN = 0x2000,   /* mov x8,#139; svc #0 */
+	A_NO_CFI = 0x2100,   /* calls A_FAR before 0x2140 */
+	A_FAR = 0x3800,      /* no CFI either */
 };
 
 static void arm_at(uint64_t svma)
@@ -69,6 +71,7 @@ static void test_arm_calls(const struct image *arm)
 		{"blrab x8, x9", 0xd73f0d09, true}, {"br x8", 0xd61f0100, false},
 		{"ret", 0xd65f03c0, false},
 	};
+	memset(stack, 0, sizeof stack);
 	r[32] = MAPPED(A_NO_CFI + 4);
 	r[29] = 5;
 	stack[5] = 0;
@@ -81,6 +84,23 @@ static void test_arm_calls(const struct image *arm)
 	}
 }
 
+/* glibc's _dl_runtime_resolve, below whose CFA the PLT has pushed two words. */
+static void test_arm_resolver(void)
+{
+	memset(stack, 0, sizeof stack);
+	r[32] = MAPPED(A_RESOLVE + 4);
+	stack[27] = MAPPED(A_FRAME + 0x20);
+	stack[26] = stack[28] = MAPPED(A_LEAF + 0x20); /* not return addresses */
+	stack[29] = MAPPED(A_ROOT + 0x20);
+	EXPECT("a return address above the CFA: the caller's sp is right above it", UW_END,
+	       A_RESOLVE + 4, SITE(A_FRAME), SITE(A_ROOT));
+	r[32] = MAPPED(A_RESOLVED + 4);
+	r[30] = MAPPED(A_FRAME + 0x20);
+	stack[1] = MAPPED(A_ROOT + 0x20);
+	EXPECT("one that was popped is in the link register", UW_END, A_RESOLVED + 4,
+	       SITE(A_FRAME), SITE(A_ROOT));
+}
+
 static void test_arm(void)
 {
 	struct image arm;
@@ -90,6 +110,8 @@ static void test_arm(void)
 	IMAGE_FDE(&arm, false, A_FRAME, 0x100, 0x0e, 16, 0x9d, 2, 0x9e, 1);
 	IMAGE_FDE(&arm, false, A_ROOT, 0x100, 0x07, 30);
 	IMAGE_FDE(&arm, false, A_SIGNED, 0x100, 0x2d, 0x0e, 16, 0x9d, 2, 0x9e, 1);
+	IMAGE_FDE(&arm, false, A_RESOLVE, 0x100, 0x11, 30, 0x7f, 0x0e, 0xd0, 1);
+	IMAGE_FDE(&arm, false, A_RESOLVED, 0x100, 0x11, 30, 0x7f, 0x13, 2);
 	image_finish(&arm);
 	const uint32_t code[] = {0xd2801168, 0xd4000001};
 	memcpy(arm.data + A_RETURN, code, sizeof code);
@@ -122,6 +144,7 @@ static void test_arm(void)
 	       SITE(A_FRAME), SITE(A_LEAF));
 	test_arm_signal();
 	test_arm_leaf();
+	test_arm_resolver();
 	test_arm_calls(&arm);
 	uw_module_free(module);
 	free(arm.data);
