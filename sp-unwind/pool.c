@@ -32,7 +32,8 @@ struct un_pool {
 	uint16_t machine;
 	struct slot *slots; /* owned; a ring by sequence number */
 	uint64_t n_slots;
-	bool alone; /* the submitting thread's own */
+	struct un_batch *filling; /* the submitting thread's own, as alone is; in a slot */
+	bool alone;
 	bool (*idle)(void *ctx); /* or NULL; all threads' but the submitting one's */
 	void *idle_ctx;
 
@@ -211,6 +212,7 @@ static int make_batch(struct un_pool *p, bool all_written, struct sp_err *err)
 	}
 	if (!s->batch && !(s->batch = un_batch_new()))
 		return sp_err_nomem(err);
+	p->filling = s->batch;
 	return 0;
 }
 
@@ -295,8 +297,7 @@ void un_pool_set_alone(struct un_pool *p, bool alone)
 
 struct un_batch *un_pool_batch(struct un_pool *p)
 {
-	/* Only the submitting thread changes n_submitted, and the slot is free: see submit. */
-	return p->slots[p->n_submitted % p->n_slots].batch;
+	return p->filling;
 }
 
 /* With the lock: compute what is left until at most `most` batches are on their way. */
@@ -312,7 +313,7 @@ static void help(struct un_pool *p, uint64_t most)
 
 int un_pool_submit(struct un_pool *p, struct sp_err *err)
 {
-	bool flush = un_pool_batch(p)->flush;
+	bool flush = p->filling->flush;
 	pthread_mutex_lock(&p->lock);
 	p->slots[p->n_submitted++ % p->n_slots].state = FILLED;
 	if (p->alone)
@@ -334,7 +335,7 @@ int un_pool_submit(struct un_pool *p, struct sp_err *err)
 
 int un_pool_drain(struct un_pool *p, struct sp_err *err)
 {
-	const struct un_batch *b = un_pool_batch(p);
+	const struct un_batch *b = p->filling;
 	int rc = b->n || b->flush ? un_pool_submit(p, err) : 0;
 	pthread_mutex_lock(&p->lock);
 	help(p, 0);

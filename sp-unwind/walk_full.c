@@ -219,14 +219,9 @@ static void sample_regs(struct full *f)
 	const struct uw_sample *s = f->k->s;
 	const struct uw_arch *a = f->k->arch;
 	f->known = 0;
-	for (unsigned i = 0; i < a->n_regs; i++) {
-		unsigned perf = a->perf[i];
-		if (perf > 63 || !(s->regs_mask >> perf & 1))
-			continue;
-		uint64_t below = s->regs_mask & ((UINT64_C(1) << perf) - 1);
-		f->regs[i] = sp_get64(s->regs + 8 * (size_t)__builtin_popcountll(below));
-		f->known |= UINT64_C(1) << i;
-	}
+	for (unsigned i = 0; i < a->n_regs; i++)
+		if (uw_sample_reg(s, a->perf[i], &f->regs[i]))
+			f->known |= UINT64_C(1) << i;
 }
 
 static int sigreturn_step(struct full *f)
