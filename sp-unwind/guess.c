@@ -134,12 +134,16 @@ static bool nearer(const struct uw_walk *k, const struct caller *a, const struct
 	return into(k, a) < into(k, b);
 }
 
-/* Whether the function at pc has just begun: who calls through a register leaves the function's
- * address in it, as V8 does in rcx for all of its own. */
-#define PROLOGUE_MAX 64u
+/* Whether the function at pc has just begun. Who calls through a register leaves the function's
+ * address in it, as V8 does in rcx for all of its own: 14 bytes before `push %rbp` see whether the
+ * code is still valid. HotSpot's compiled code keeps sp a multiple of 16 but for where it has no
+ * frame (StackAlignmentInBytes; 16 in all of its x86-64 and aarch64 ports). */
+#define PROLOGUE_MAX 16u
 static bool begins_here(const struct uw_walk *k)
 {
 	uint64_t v;
+	if (k->s->space->has_jvm && k->sp % 16 == 8)
+		return true;
 	for (unsigned i = 0; i < k->arch->n_regs; i++)
 		if (i != k->arch->pc && uw_sample_reg(k->s, k->arch->perf[i], &v) &&
 		    k->pc - v < PROLOGUE_MAX)
@@ -147,14 +151,31 @@ static bool begins_here(const struct uw_walk *k)
 	return false;
 }
 
+static bool has_cfi(struct uw_walk *k, const struct caller *c)
+{
+	uint8_t kind = uw_rule_get(k->w, c->map, c->pc - 1).kind;
+	return kind != UW_RULE_NONE && kind != UW_RULE_CODE;
+}
+
 /* Of a return address at sp and one in the frame record: whether the first is the caller's. JIT
  * code can't be read; in most of its instructions it has a frame, and below that lies whatever was
- * left there: old addresses too. A link register is not old. */
-static bool top_is_nearer(const struct uw_walk *k, const struct uw_map *map,
-			  const struct caller *top, const struct caller *fp)
+ * left there: old addresses too. Where nothing speaks for one of them, that is a guess; but code of
+ * a file without CFI that calls JIT code is the runtime's own, as V8's builtins are, and what is
+ * found of it at sp is old (tsc, stepped: at 53 boundaries of 56). A link register is not old. */
+static bool top_is_nearer(struct uw_walk *k, const struct uw_map *map, const struct caller *top,
+			  const struct caller *fp)
 {
-	if (k->arch->machine != EM_AARCH64 && !(map && map->module))
-		return nearer(k, top, fp) || (begins_here(k) && !nearer(k, fp, top));
+	if (k->arch->machine != EM_AARCH64 && !(map && map->module)) {
+		if (nearer(k, top, fp))
+			return true;
+		if (nearer(k, fp, top))
+			return false;
+		if (begins_here(k))
+			return true;
+		if (!top->map->module || has_cfi(k, top))
+			k->guessed = k->out->n;
+		return false;
+	}
 	return fp->call.kind == UW_CALL_UNKNOWN || !nearer(k, fp, top);
 }
 

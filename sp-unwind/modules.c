@@ -17,7 +17,7 @@ enum file_state { FILE_UNKNOWN, FILE_OPEN, FILE_NONE };
 struct file_entry {
 	struct un_image *images; /* owned */
 	uint8_t state, attempts, n_images;
-	bool said, is_python;
+	bool said, is_python, is_jvm;
 };
 
 /* What a map of a part was made of. */
@@ -32,7 +32,7 @@ struct part {
 	_Atomic uint32_t refs;
 	uint32_t n, n_images;
 	uint64_t embed_generation;
-	bool has_python;
+	bool has_python, has_jvm;
 	bool again;               /* a file is looked for once more */
 	struct un_image **images; /* held, each once; this and sides lie behind maps */
 	struct side *sides;
@@ -314,11 +314,14 @@ static void drop_view(void *attached)
 	}
 }
 
-static bool is_python(const char *path)
+static struct file_entry entry_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
-	return !strncmp(base, "python", 6) || !strncmp(base, "libpython", 9);
+	return (struct file_entry){
+		.is_python = !strncmp(base, "python", 6) || !strncmp(base, "libpython", 9),
+		.is_jvm = !strcmp(base, "libjvm.so"),
+	};
 }
 
 static bool meet_files(struct un_modules *m)
@@ -327,9 +330,8 @@ static bool meet_files(struct un_modules *m)
 	if (!sp_grow(&m->files, &m->cap_files, n, sizeof *m->files))
 		return false;
 	for (; m->n_files < n; m->n_files++)
-		m->files[m->n_files] = (struct file_entry){
-			.is_python =
-				is_python(sp_procs_file(m->procs, (uint32_t)m->n_files)->path)};
+		m->files[m->n_files] =
+			entry_of(sp_procs_file(m->procs, (uint32_t)m->n_files)->path);
 	return true;
 }
 
@@ -433,6 +435,7 @@ static struct part *build_part(struct un_modules *m, const struct sp_chunk *c, s
 			set_map(m, map, pid, time_ns, &p->maps[k], &p->sides[k]);
 		p->again |= p->maps[k].flags & UW_MAP_NOFILE && f->state != FILE_NONE;
 		p->has_python |= f->is_python;
+		p->has_jvm |= f->is_jvm;
 		hold_image(m, p, p->sides[k].image);
 	}
 	return p;
@@ -476,6 +479,7 @@ static struct view *build(struct un_modules *m, struct sp_space *s, int32_t pid,
 		v->maps[i] = (struct uw_maps){p->maps, p->n};
 		v->space.n++;
 		v->space.has_python |= p->has_python;
+		v->space.has_jvm |= p->has_jvm;
 	}
 	v->space.id = ++m->n_views;
 	return v;

@@ -13,6 +13,7 @@ static const struct {
 	[UW_STACK_EXHAUSTED] = {"stack_exhausted", "truncated (stack bytes)"},
 	[UW_NO_MODULE] = {"no_module", "in no known file"},
 	[UW_NO_CFI] = {"no_cfi", "no CFI"},
+	[UW_GUESSED] = {"guessed", "with a guessed caller"},
 	[UW_BAD_CFA] = {"bad_cfa", "CFA not recoverable"},
 	[UW_LOOP] = {"loop", "did not advance"},
 	[UW_BACKWARDS] = {"backwards", "moved backwards"},

@@ -526,6 +526,10 @@ void uw_walk(struct uw_walker *w, const struct uw_sample *s, struct uw_stack *ou
 	out->n = 0;
 	out->stop_map = NULL;
 	out->stop = (enum uw_stop)walk(&k);
+	if (__builtin_expect(k.guessed != 0, 0) && out->stop == UW_END) {
+		out->stop = UW_GUESSED;
+		out->stop_map = uw_map_find(w, sample.space, out->addrs[k.guessed - 1]);
+	}
 	w->counters.v[SP_C_frames] += out->n;
 	misses = w->counters.v[SP_C_rule_misses] + w->counters.v[SP_C_reused_frames] - misses;
 	w->counters.v[SP_C_rule_hits] += out->n > misses ? out->n - misses : 0;

@@ -54,6 +54,7 @@ struct uw_space {
 	uint32_t n;                  /* of parts */
 	uint64_t id;     /* of these maps, never used again; 0: walks in it share nothing */
 	bool has_python; /* a python or libpython is mapped: its perf trampolines may be */
+	bool has_jvm;    /* a libjvm: HotSpot's compiled code may be */
 };
 
 enum uw_stop {
@@ -64,6 +65,7 @@ enum uw_stop {
 	UW_STACK_EXHAUSTED,
 	UW_NO_MODULE,
 	UW_NO_CFI,
+	UW_GUESSED, /* led to the root, but by one of two ways of which none is sure */
 	UW_BAD_CFA,   /* rule not recoverable */
 	UW_LOOP,      /* did not advance */
 	UW_BACKWARDS, /* CFA below sp */

@@ -128,6 +128,7 @@ struct uw_walk {
 	uint64_t pc, sp, fp, lr;
 	bool exact; /* pc is an interrupted instruction: the leaf, or below a signal frame */
 	const struct uw_map *callee; /* where the frame lies that was called from here, or NULL */
+	uint32_t guessed; /* so many frames are sure: the next may be another one; or 0 */
 };
 
 /* Stack bytes that are not here, read from the file: size of them from off on, or NULL. They stay

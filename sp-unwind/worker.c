@@ -61,6 +61,7 @@ static const enum sp_counter stop_counters[UW_N_STOPS] = {
 	[UW_STACK_EXHAUSTED] = SP_C_native_stack_truncated,
 	[UW_NO_MODULE] = SP_C_no_module_stops,
 	[UW_NO_CFI] = SP_C_no_cfi_stops,
+	[UW_GUESSED] = SP_C_no_cfi_stops,
 	[UW_BAD_CFA] = SP_C_bad_cfa_stops,
 	[UW_LOOP] = SP_C_did_not_advance,
 	[UW_BACKWARDS] = SP_C_moved_backwards,

@@ -94,6 +94,7 @@ static inline void live_maps(struct live *l)
 		struct uw_map *m = &l->maps[l->part.n++];
 		*m = (struct uw_map){.start = start, .end = end, .flags = UW_MAP_ANON};
 		l->space.has_python |= strstr(path, "python") != NULL;
+		l->space.has_jvm |= strstr(path, "/libjvm.so") != NULL;
 		if (path[0] != '/' && strcmp(path, "[vdso]") != 0)
 			continue;
 		struct live_file *file = live_file(l, path, start, end);

@@ -130,6 +130,10 @@ static void test_fork(void)
 	sp_space_release(then);
 	tap_ok(view(2, &then)->has_python, "Python is known in parts that are shared");
 	sp_space_release(then);
+	map(2, 0x3000, "/usr/lib/jvm/lib/server/libjvm.so");
+	tap_ok(view(2, &then)->has_jvm && !child->has_jvm && !parent->has_jvm,
+	       "HotSpot is known in the process that has it");
+	sp_space_release(then);
 	sp_space_release(parents);
 	sp_space_release(childs);
 }

@@ -244,11 +244,44 @@ static void test_jit(void)
 	stack[9] = MAPPED(0x10070);
 	stack[13] = RA(ROOT);
 	EXPECT("JIT code with a frame, an old address at sp", UW_END, 0x10058, 0x1006f, SITE(ROOT));
+	/* An address in JIT code, where nobody can see whether a call stands before it. */
+	stack[0] = MAPPED(0x10030);
+	EXPECT("JIT code with two possible callers", UW_GUESSED, 0x10058, 0x1006f, SITE(ROOT));
+	tap_ok(out.stop_map == &maps[1], "that it is a guess is told of the JIT code");
+	stack[13] = MAPPED(0x30000);
+	EXPECT("no guess hides a stop", UW_NO_CFI, 0x10058, 0x1006f);
+	stack[13] = RA(ROOT);
 	/* As in V8: rcx still holds the address of the function that was called. */
 	stack[0] = MAPPED(0x10030);
 	regs[CX] = MAPPED(0x10050);
 	EXPECT("JIT code that has just begun: the address at sp", UW_END, 0x10058, 0x1002f, 0x1006f,
 	       SITE(ROOT));
+	regs[CX] = MAPPED(0x10040);
+	EXPECT("JIT code that began a while ago", UW_GUESSED, 0x10058, 0x1006f, SITE(ROOT));
+}
+
+/* HotSpot's compiled code: sp is a multiple of 16 in its body. */
+static void test_hotspot(void)
+{
+	for (uint64_t entry = 0; entry < 2; entry++) {
+		with_jit(0x10058);
+		space.has_jvm = true;
+		regs[SPI] = ADDR(2 + entry);
+		sample.stack = (const uint8_t *)(stack + 2 + entry);
+		sample.stack_bytes -= 16 + 8 * entry;
+		regs[BP] = ADDR(8);
+		stack[2 + entry] = MAPPED(0x10030);
+		stack[8] = ADDR(12);
+		stack[9] = MAPPED(0x10070);
+		stack[13] = RA(ROOT);
+		if (entry)
+			EXPECT("compiled Java without its frame: the address at sp", UW_END,
+			       0x10058, 0x1002f, 0x1006f, SITE(ROOT));
+		else
+			EXPECT("compiled Java with its frame, an address at sp", UW_GUESSED,
+			       0x10058, 0x1006f, SITE(ROOT));
+		space.has_jvm = false;
+	}
 }
 
 /* A builtin in the file, with a frame: its body, its first and last instructions. */
@@ -321,6 +354,7 @@ int main(void)
 	test_go_rules();
 	test_musl();
 	test_jit();
+	test_hotspot();
 	test_builtin();
 	test_held();
 	test_cpython();
