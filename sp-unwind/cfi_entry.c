@@ -1,5 +1,7 @@
 #include "cfi.h"
 
+#include <string.h>
+
 #include "base/le.h"
 
 static struct sp_cursor cursor_at(const struct cfi_section *s, size_t off, size_t end)
@@ -160,6 +162,23 @@ static bool augmentation(struct sp_cursor *c, const char *letters, const struct 
 	return !c->bad;
 }
 
+/* Without 'z' there is no data, and only letters that have none can be read past: gas 2.40 marks the
+ * signal frames and B keys of .debug_frame so (gas/dw2gencfi.c, output_cie). */
+static bool bare_augmentation(const char *letters, struct cfi_cie *cie)
+{
+	if (!strcmp(letters, "armcc+")) /* changes nothing here */
+		return true;
+	if (letters[0] == 'e' && letters[1] == 'h')
+		letters += 2;
+	for (; *letters; letters++) {
+		if (*letters == 'S')
+			cie->signal = true;
+		else if (*letters != 'B' && *letters != 'G')
+			return false;
+	}
+	return true;
+}
+
 bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
 {
 	struct cfi_entry e = cfi_entry_at(s, off);
@@ -195,8 +214,8 @@ bool cfi_cie_parse(const struct cfi_section *s, size_t off, struct cfi_cie *out)
 					       (size_t)(data - s->data) + (size_t)len);
 		if (!augmentation(&a, aug + 1, s, &cie))
 			return false;
-	} else if (aug[0] && !(aug[0] == 'e' && aug[1] == 'h') && aug[0] != 'a') {
-		return false; /* 'a': "armcc+", which changes nothing here */
+	} else if (!bare_augmentation(aug, &cie)) {
+		return false;
 	}
 	cie.ops = c->p;
 	cie.n_ops = sp_cur_left(c);

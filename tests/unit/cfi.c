@@ -129,6 +129,15 @@ static void test_entries(void)
 	begin(true);
 	odd = cie("x", NULL, 0);
 	tap_ok(!cfi_cie_parse(&s, odd, &c), "an unknown augmentation without length is refused");
+	begin(false);
+	size_t bare = cie("SB", NULL, 0);
+	tap_ok(cfi_cie_parse(&s, bare, &c) && c.signal && !c.augmented && c.n_ops >= 5 &&
+		       c.ops[0] == 0x0c,
+	       "letters that never have data need no length: a signal frame of .debug_frame");
+	odd = cie("SR", NULL, 0);
+	tap_ok(!cfi_cie_parse(&s, odd, &c), "one that has data does");
+	bare = cie("armcc+", NULL, 0);
+	tap_ok(cfi_cie_parse(&s, bare, &c) && !c.signal, "\"armcc+\" changes nothing");
 	begin(true);
 	odd = cie("zR", (const uint8_t[]){0x1b}, 1);
 	b.data[odd + 8] = 2;
