@@ -235,10 +235,12 @@ static struct tally compare_files(const char *data, const char *unwound)
 	if (sp_reader_open(&raw, data, 0, &err) < 0 || sp_reader_open(&done, unwound, 0, &err) < 0)
 		return y;
 	while (sp_reader_next(raw, &rec, NULL) == 1) {
-		if (rec.type == SP_PERF_COMM && rec.comm.is_exec)
+		bool is_map = rec.type == SP_PERF_MMAP2 || rec.type == SP_PERF_MMAP;
+		/* A process that ran before the recording began has no exec in it. */
+		if ((rec.type == SP_PERF_COMM && rec.comm.is_exec) ||
+		    (is_map && !their.dwfl && rec.pid > 0))
 			process_begins(rec.pid);
-		else if ((rec.type == SP_PERF_MMAP2 || rec.type == SP_PERF_MMAP) &&
-			 rec.pid == their.pid)
+		if (is_map && rec.pid == their.pid)
 			mapped(&rec.mmap);
 		if (rec.type != SP_PERF_SAMPLE)
 			continue;
