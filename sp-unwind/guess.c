@@ -226,7 +226,7 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	if (has_top && (!has_fp || nowhere || top_is_nearer(k, map, &top, &fp)))
 		return take(k, &top, SP_C_scanned_frames);
 	if (nowhere && (k->arch->machine == EM_AARCH64 || uw_stack_word(k, k->sp, &saved)))
-		return UW_NO_MODULE;
+		return k->pc || k->out->n == 1 ? UW_NO_MODULE : UW_NULL_RETURN;
 	if (nowhere) /* interrupted on another stack than the handler's */
 		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */

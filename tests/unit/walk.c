@@ -132,6 +132,9 @@ static void test_nowhere(void)
 	stack[3] = MAPPED(NO_CFI + 0x214);
 	EXPECT("there is no call, and the frame pointer is not its own", UW_NO_MODULE, LEAF,
 	       SITE(SIMPLE), 0x70000);
+	stack[2] = 0;
+	EXPECT("at address 0 it is a return address that is not due", UW_NULL_RETURN, LEAF,
+	       SITE(SIMPLE));
 
 	at(LEAF);
 	stack[0] = RA(SIGNAL);
