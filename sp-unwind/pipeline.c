@@ -520,14 +520,22 @@ int un_run(const struct un_options *o, struct un_result *result, struct sp_err *
 		rc = sp_writer_finish(u.w, err);
 		u.w = NULL;
 	}
-	/* Batches hold spaces, spaces hold images, chunks belong to the reader: in this order. */
-	un_pool_free(u.pool);
+	/* Batches hold spaces, spaces hold images, chunks belong to the reader: in this order. Once
+	 * all is written batches are empty, and the threads let go of the input meanwhile. */
+	if (rc < 0) {
+		un_pool_free(u.pool);
+		u.pool = NULL;
+	} else {
+		sp_reader_done(u.r);
+		un_pool_wake(u.pool);
+	}
 	un_ends_deinit(&u.ends);
 	sp_writer_abandon(u.w);
 	sp_ext_joiner_free(u.joiner);
 	un_tails_deinit(&u.tails);
 	sp_procs_free(u.procs);
 	un_modules_free(u.modules);
+	un_pool_free(u.pool);
 	sp_reader_close(u.r);
 	if (rc == 0 && read_err.code) {
 		*err = read_err;

@@ -609,6 +609,11 @@ bool sp_reader_help(struct sp_reader *r)
 	return !r->parts && sp_source_help(&r->main.src);
 }
 
+void sp_reader_done(struct sp_reader *r)
+{
+	sp_source_done(&r->main.src);
+}
+
 bool sp_reader_wants_help(const struct sp_reader *r)
 {
 	return !r->parts && sp_source_wants_help(&r->main.src);

@@ -99,6 +99,9 @@ uint64_t sp_reader_n_waits(const struct sp_reader *r);
 /* Any thread, until the reader is closed: bring some of what a mapped file's reading needs next
  * into memory, which is most of a warm file's cost. False: there is nothing to do at the moment. */
 bool sp_reader_help(struct sp_reader *r);
+/* No record is looked at any more: from now on to help is to let go of the file's pages, which
+ * closing the reader would do in one thread. */
+void sp_reader_done(struct sp_reader *r);
 /* Whether there is so much of it that a thread is worth its start. */
 bool sp_reader_wants_help(const struct sp_reader *r);
 /* Tell threads that sleep when there is again: called in the reader's thread, now and then. */

@@ -272,6 +272,11 @@ bool sp_source_help(struct sp_source *s)
 	       sp_window_help(&s->window, &s->map);
 }
 
+void sp_source_done(struct sp_source *s)
+{
+	atomic_store_explicit(&s->window.ended, true, memory_order_release);
+}
+
 bool sp_source_wants_help(const struct sp_source *s)
 {
 	return atomic_load_explicit(&s->window.wanted, memory_order_relaxed) &&

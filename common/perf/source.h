@@ -85,6 +85,8 @@ void sp_source_round(struct sp_source *s);
 /* Any thread: bring in some of what a mapped file's reading will need next. False: there is enough,
  * or it is no such file. */
 bool sp_source_help(struct sp_source *s);
+/* No record is looked at any more: from now on to help is to let go of what is left. */
+void sp_source_done(struct sp_source *s);
 /* Whether that is worth a thread's start. */
 bool sp_source_wants_help(const struct sp_source *s);
 

@@ -83,9 +83,21 @@ void sp_window_pass(struct sp_window *w, const struct sp_map_file *map, uint64_t
 	drop_behind(w, map, DROP_STEP);
 }
 
+/* A step of all that is left, which the map's end would do in one thread. */
+static bool drop_rest(struct sp_window *w, const struct sp_map_file *map)
+{
+	uint64_t from = get(&w->dropped), left = map->size - from;
+	uint64_t n = left < PIECE ? left : PIECE;
+	if (n && atomic_compare_exchange_strong(&w->dropped, &from, from + n))
+		sp_map_file_release(map, map->data + from, (size_t)n);
+	return n != 0;
+}
+
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked;
+	if (atomic_load_explicit(&w->ended, memory_order_acquire))
+		return drop_rest(w, map);
 	if (drop_behind(w, map, DROP_STEP_HELPED))
 		return true;
 	while ((asked = get(&w->asked)) < map->size && asked < get(&w->reading) + AHEAD) {

@@ -16,6 +16,7 @@ struct sp_window { /* zeroed: at the file's begin; offsets in the file */
 	_Atomic uint64_t dropped; /* and below here they are gone */
 	_Atomic bool helped;      /* by other threads than the reader's */
 	_Atomic bool wanted;      /* the reader goes through the map: threads may help */
+	_Atomic bool ended;       /* nobody looks at records any more: all may go */
 };
 
 /* The reader is at offset `at`: bring in what it needs next, unless somebody did. The offset at

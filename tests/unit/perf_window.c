@@ -161,6 +161,21 @@ static void rounds(void)
 	tap_ok(resident(0, FILE_BYTES) <= 20 * PAGES, "short rounds need less");
 }
 
+/* When nobody reads any more all pages may go, and are the file's again where one is read. */
+static void the_end(void)
+{
+	struct sp_window w = {0};
+	sp_window_move(&w, &map, 0);
+	sp_window_move(&w, &map, 20 * MIB);
+	atomic_store(&w.ended, true);
+	int n = 0;
+	while (n < 100 && sp_window_help(&w, &map))
+		n++;
+	tap_ok(n > 0 && n < 100, "letting go of the rest ends");
+	tap_ok(resident(0, FILE_BYTES) <= 1, "and leaves the last page's part at most");
+	tap_ok(bytes_are_right(20 * MIB), "which is no loss");
+}
+
 int main(void)
 {
 	sp_map_guard();
@@ -170,6 +185,7 @@ int main(void)
 	with_threads();
 	skipping();
 	rounds();
+	the_end();
 	sp_map_file_close(&map);
 	return tap_done();
 }
