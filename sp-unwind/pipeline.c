@@ -488,8 +488,10 @@ static int finish(struct run *u, struct sp_err *err)
 
 static int start(struct run *u, struct sp_err *err)
 {
-	int rc = sp_reader_open(&u->r, u->o->input,
-				SP_READER_SHARE | SP_READER_TRIM | SP_READER_LATE, err);
+	unsigned flags = SP_READER_SHARE | SP_READER_TRIM | SP_READER_LATE;
+	if (u->o->has_n_workers && u->o->n_workers > 1)
+		flags |= SP_READER_SPLIT;
+	int rc = sp_reader_open(&u->r, u->o->input, flags, err);
 	if (rc < 0)
 		return rc;
 	rc = sp_writer_new(&u->w, u->o->out_fd, u->o->out_name, u->o->as_file, err);

@@ -36,6 +36,7 @@ enum sp_reader_flag {
 	SP_READER_TRIM = 4, /* of a file: leave the far side of large stacks where it is (trim.h);
 			     * in raw and size such a sample is shorter than in the file */
 	SP_READER_LATE = 8, /* give samples undecoded: sp_late_decode */
+	SP_READER_SPLIT = 16, /* other threads decode them: leave as much as can be to those */
 };
 
 /* Open an input: path "-" or NULL reads fd 0; a folder is that of perf record --threads. Parses the

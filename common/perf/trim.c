@@ -6,9 +6,11 @@
 #include "perf/reader_priv.h"
 
 /* Of a record what is read at once: registers, chain and the leaf's side of the stack. Beyond this
- * one sample in ten goes on. */
+ * one sample in ten goes on. When other threads decode it is less: what they need beyond they read
+ * themselves, side by side, and need not fetch from this CPU's cache. */
 #define HEAD_BYTES ((size_t)4096)
-#define KEPT_MIN ((size_t)1024) /* of the stack */
+#define HEAD_BYTES_SPLIT ((size_t)2048)
+#define KEPT_MIN ((size_t)256) /* of the stack */
 #define FAR_BYTES ((size_t)24) /* u64 used size, descriptor, offset of the stack in the file */
 /* What may stand behind a stack: its used size, then fields of a word each. */
 #define TAIL_MAX ((size_t)256)
@@ -24,6 +26,7 @@ void sp_trim_begin(struct sp_reader *r)
 	for (size_t i = 0; i < r->ev.n; i++)
 		pays |= r->ev.v[i]->attr.sample_type & SP_SAMPLE_STACK_USER &&
 			r->ev.v[i]->attr.sample_stack_user >= SP_TRIM_STACK_MIN;
+	s->trim.head = r->flags & SP_READER_SPLIT ? HEAD_BYTES_SPLIT : HEAD_BYTES;
 	s->trim.judged = PIECE; /* of a short file it makes little difference */
 	bool can = r->flags & SP_READER_TRIM && s->mapped && s->map_fd >= 0 && !r->parts &&
 		   !r->layout.swapped;
@@ -63,9 +66,9 @@ static int read_head(struct sp_reader *r, struct sp_err *err)
 	if (t->n)
 		t->at += t->n;
 	t->n = 0;
-	if (!make_room(r, HEAD_BYTES))
+	if (!make_room(r, t->head))
 		return sp_err_nomem(err);
-	t->n = read_at(t, t->at, HEAD_BYTES, s->pos);
+	t->n = read_at(t, t->at, t->head, s->pos);
 	t->pos = s->pos;
 	return 0;
 }
@@ -100,9 +103,9 @@ static int trim_sample(struct sp_reader *r, struct frame *f, struct sp_err *err)
 	    size < kept + FAR_BYTES)
 		return 0;
 	size_t tail = f->size - data - size, end = data + kept + FAR_BYTES;
-	if (!make_room(r, FAR_BYTES + TAIL_MAX + HEAD_BYTES))
+	if (!make_room(r, FAR_BYTES + TAIL_MAX + t->head))
 		return sp_err_nomem(err);
-	size_t got = read_at(t, t->at + end, tail + HEAD_BYTES, s->pos + f->size - tail);
+	size_t got = read_at(t, t->at + end, tail + t->head, s->pos + f->size - tail);
 	uint64_t used = got >= tail ? sp_get64(t->at + end) : UINT64_MAX;
 	if (used > size) /* the file is shorter by now, or says what cannot be: as it stands there */
 		return 0;
@@ -153,7 +156,7 @@ int sp_trim_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 	}
 	bool fresh = t->pos != s->pos;
 	int rc = fresh ? read_head(r, err) : 0;
-	if (rc == 0 && !fresh && (t->n < 8 || sp_get16(t->at + 6) > t->n) && t->n < HEAD_BYTES)
+	if (rc == 0 && !fresh && (t->n < 8 || sp_get16(t->at + 6) > t->n) && t->n < t->head)
 		rc = read_head(r, err);
 	if (rc < 0)
 		return rc;

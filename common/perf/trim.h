@@ -21,6 +21,7 @@
 
 struct sp_trim {
 	int fd;                 /* borrowed: of the mapped file; -1: nothing is trimmed */
+	size_t head;            /* bytes of a record that are read at once */
 	struct sp_chunk *chunk; /* held: where the records lie */
 	uint8_t *at;            /* the first n bytes of the record at offset pos: the next one's */
 	size_t n;
