@@ -162,8 +162,8 @@ static bool augmentation(struct sp_cursor *c, const char *letters, const struct 
 	return !c->bad;
 }
 
-/* Without 'z' there is no data, and only letters that have none can be read past: gas 2.40 marks the
- * signal frames and B keys of .debug_frame so (gas/dw2gencfi.c, output_cie). */
+/* Without 'z' there is no data, and only letters that have none can be read past: gas 2.40 marks
+ * the signal frames and B keys of .debug_frame so (gas/dw2gencfi.c, output_cie). */
 static bool bare_augmentation(const char *letters, struct cfi_cie *cie)
 {
 	if (!strcmp(letters, "armcc+")) /* changes nothing here */

@@ -57,10 +57,10 @@ struct uw_span {
  * rule is the same; empty when that is not known. May be NULL. */
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same);
 
-/* glibc's _dl_runtime_resolve for AArch64 (2.36, sysdeps/aarch64/dl-trampoline.S) calls the CFA what
- * sp is at its first instruction, though the PLT has pushed x16 and the link register by then: the
- * return address is said to lie above the CFA, in the caller's frame. Of a row's n registers that of
- * the return address is ra. */
+/* glibc's _dl_runtime_resolve for AArch64 (2.36, sysdeps/aarch64/dl-trampoline.S) calls the CFA
+ * what sp is at its first instruction, though the PLT has pushed x16 and the link register by then:
+ * the return address is said to lie above the CFA, in the caller's frame. Of a row's n registers
+ * that of the return address is ra. */
 void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, unsigned n);
 
 #endif

@@ -1,7 +1,8 @@
 /* Rules from code that has no CFI, and the lengths of instructions.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/golang.c
  * unit: sp-unwind/insn.c sp-unwind/rule.c */
 #include "tap.h"
 

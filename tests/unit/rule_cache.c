@@ -2,7 +2,8 @@
  * there is what its FDE says.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/insn.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/insn.c
  * unit: sp-unwind/golang.c sp-unwind/guess.c
  * unit: sp-unwind/reuse.c sp-unwind/rule.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "tap.h"

@@ -1,7 +1,8 @@
 /* A module whose .eh_frame_hdr lacks functions, one that has gaps, and one that is not asked yet.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/golang.c
  * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
  * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "tap.h"

@@ -1,7 +1,8 @@
 /* The walk on stacks made by hand: every kind of rule, every stop, PLTs, guesses without CFI.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/golang.c
  * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
  * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #define _GNU_SOURCE

@@ -1,7 +1,8 @@
 /* The walk of AArch64 stacks made by hand.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/golang.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/golang.c
  * unit: sp-unwind/guess.c sp-unwind/insn.c sp-unwind/reuse.c sp-unwind/rule.c
  * unit: sp-unwind/walk.c sp-unwind/walk_full.c */
 #include "walk_stack.h"
@@ -97,8 +98,8 @@ static void test_arm_resolver(void)
 	r[32] = MAPPED(A_RESOLVED + 4);
 	r[30] = MAPPED(A_FRAME + 0x20);
 	stack[1] = MAPPED(A_ROOT + 0x20);
-	EXPECT("one that was popped is in the link register", UW_END, A_RESOLVED + 4,
-	       SITE(A_FRAME), SITE(A_ROOT));
+	EXPECT("one that was popped is in the link register", UW_END, A_RESOLVED + 4, SITE(A_FRAME),
+	       SITE(A_ROOT));
 }
 
 static void test_arm(void)

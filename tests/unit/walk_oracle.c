@@ -7,7 +7,8 @@
  * walk_oracle STEPS --attach TID, whose process is ended.
  *
  * unit: sp-unwind/arch.c sp-unwind/cfi_entry.c sp-unwind/cfi_module.c sp-unwind/cfi_program.c
- * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c sp-unwind/insn.c
+ * unit: sp-unwind/cfi_table.c sp-unwind/code.c sp-unwind/code_arm.c sp-unwind/expr.c
+ * unit: sp-unwind/insn.c
  * unit: sp-unwind/golang.c sp-unwind/guess.c sp-unwind/rule.c
  * unit: sp-unwind/reuse.c sp-unwind/walk.c sp-unwind/walk_full.c */
 #define _GNU_SOURCE
