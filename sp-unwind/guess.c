@@ -228,7 +228,7 @@ static int interrupted(struct uw_walk *k, const struct uw_map *map)
 	if (nowhere && (k->arch->machine == EM_AARCH64 || uw_stack_word(k, k->sp, &saved)))
 		return k->pc || k->out->n == 1 ? UW_NO_MODULE : UW_NULL_RETURN;
 	if (nowhere) /* interrupted on another stack than the handler's */
-		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		return uw_stack_missing(k, k->sp);
 	/* Behind `push %rbp`: what rbp still holds is at sp, whatever it is. */
 	if (k->arch->machine != EM_AARCH64 && uw_stack_word(k, k->sp, &saved) && saved == k->fp &&
 	    k->fp != k->sp && caller_at(k, k->sp + word, &top))
@@ -253,7 +253,7 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 		if (uw_stack_word(k, fp + word, &ra) && !ra)
 			return UW_END;
 		/* Plausible, but behind the copy. */
-		if (fp >= end - (k->stack_bytes ? word : 0) && fp - end < UINT64_C(8) << 20)
+		if (fp >= end - (k->stack_bytes ? word : 0) && fp - end < UW_FRAME_MAX)
 			return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 	}
 	if (!map || !(map->module || map->flags & UW_MAP_ANON))
@@ -348,7 +348,7 @@ static int code_step(struct uw_walk *k, struct uw_rule r, struct uw_memo_frame *
 	if (at & 7 || at < k->sp)
 		return NOT_SO;
 	if (r.flags == k->arch->sp && at + 8 > end)
-		return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		return uw_stack_missing(k, at);
 	if (!caller_at(k, at, &c))
 		return NOT_SO;
 	if (k->arch->ra_same_is_live) {

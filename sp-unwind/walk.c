@@ -198,9 +198,14 @@ static inline bool rule_cfa(struct uw_walk *k, struct uw_rule r, uint64_t *cfa)
 	return false;
 }
 
-static int exhausted(const struct uw_walk *k)
+/* Why there is no CFA: the frame pointer, or where it points. */
+static int no_cfa(const struct uw_walk *k, struct uw_rule r)
 {
-	return k->stack_bytes < k->arch->word_bytes ? UW_NO_STACK : UW_STACK_EXHAUSTED;
+	if (k->fp != UW_FP_LOST)
+		return uw_stack_missing(k, k->fp + (uint64_t)((int64_t)(int16_t)r.cfa * 8));
+	if (!(k->s->regs_mask >> k->arch->perf[k->arch->fp] & 1))
+		return UW_BAD_REGS;
+	return uw_stack_missing(k, k->stack_avma + k->stack_bytes);
 }
 
 /* One step by a rule that is none of the exceptions. */
@@ -208,9 +213,7 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 {
 	uint64_t cfa, ra, fp = k->fp;
 	if (__builtin_expect(!rule_cfa(k, r, &cfa), 0))
-		return k->fp == UW_FP_LOST && !(k->s->regs_mask >> k->arch->perf[k->arch->fp] & 1)
-			       ? UW_BAD_REGS
-			       : exhausted(k);
+		return no_cfa(k, r);
 	/* A caller's frame lies above its callee's. Not so for what was interrupted (longjmp and
 	 * context switches are in the middle of moving sp), nor across a signal's own stack. */
 	if (__builtin_expect(cfa <= k->sp, 0)) {
@@ -226,7 +229,7 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 			return UW_BAD_CFA;
 		ra = k->lr;
 	} else if (!uw_stack_u64(k, cfa + (uint64_t)(r.ra_slot * INT64_C(8)), &ra)) {
-		return exhausted(k);
+		return uw_stack_missing(k, cfa + (uint64_t)(r.ra_slot * INT64_C(8)));
 	}
 	if (r.fp_slot != UW_SLOT_KEEP) {
 		uint64_t at = (r.flags & UW_RULE_FP_AT_FP ? k->fp : cfa) +

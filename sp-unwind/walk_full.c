@@ -10,6 +10,7 @@ struct full {
 	uint64_t known;     /* bit n: regs[n] is known */
 	uint64_t bias;      /* of the frame's module */
 	uint32_t n_scanned; /* words that saved_sp() looked at, for all frames */
+	uint64_t missing;   /* the last address that an expression did not find */
 };
 
 static bool is_known(const struct full *f, uint64_t reg)
@@ -28,8 +29,10 @@ static bool load(void *ctx, uint64_t addr, unsigned size, uint64_t *out)
 		if (map && map->module)
 			p = uw_module_bytes(map->module, addr - map->bias, size);
 	}
-	if (!p)
+	if (!p) {
+		f->missing = addr;
 		return false;
+	}
 	uint64_t v = 0;
 	memcpy(&v, p, size);
 	*out = v;
@@ -52,7 +55,7 @@ static int evaluate(struct full *f, const struct cfi_reg *e, const uint64_t *ini
 	case UW_EXPR_OK:
 		return UW_GOES_ON;
 	case UW_EXPR_NO_MEMORY:
-		return f->k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+		return uw_stack_missing(f->k, f->missing);
 	case UW_EXPR_BAD:
 	case UW_EXPR_NO_REG:
 		break;
@@ -101,7 +104,7 @@ static int recover(struct full *f, const struct cfi_reg *rule, uint64_t own, boo
 		*out = own;
 		return UW_GOES_ON;
 	}
-	return k->stack_bytes ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+	return uw_stack_missing(k, at);
 }
 
 static int row_cfa(struct full *f, const struct cfi_row *row, uint64_t *cfa)

@@ -181,6 +181,18 @@ static inline const struct uw_map *uw_map_find(struct uw_walker *w, const struct
 	return uw_map_search(w, sp, addr);
 }
 
+/* A frame of more than a thread's whole stack: RLIMIT_STACK's default. */
+#define UW_FRAME_MAX (UINT64_C(8) << 20)
+
+/* The reason when the word at addr is not in the copy: a longer one would hold it, or it is on
+ * another stack. A goroutine's that called C is one, a Lisp's own, that of a signal's victim. */
+static inline int uw_stack_missing(const struct uw_walk *k, uint64_t addr)
+{
+	bool near = k->stack_bytes >= k->arch->word_bytes &&
+		    addr - k->stack_avma < k->stack_bytes + UW_FRAME_MAX;
+	return near ? UW_STACK_EXHAUSTED : UW_NO_STACK;
+}
+
 static inline uint64_t uw_look(const struct uw_walk *k)
 {
 	return k->pc - !k->exact;
