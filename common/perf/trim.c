@@ -138,6 +138,11 @@ static bool map_pays(struct sp_source *s)
 	uint64_t piece = s->pos & ~(PIECE - 1);
 	if (s->pos < t->judged)
 		return t->map_pays;
+	t->map_pays = false;
+	t->judged = piece + PIECE;
+	sp_window_pass(&s->window, &s->map, s->pos);
+	if (!sp_window_keeps(&s->window, piece)) /* pages would go, and come back */
+		return false;
 	t->map_pays = sp_source_maps_at_once(s, piece);
 	t->n_pieces = t->map_pays || !t->n_pieces ? 1 : 2 * t->n_pieces;
 	if (t->n_pieces > PIECES_MAX)
@@ -150,10 +155,8 @@ int sp_trim_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 {
 	struct sp_source *s = &r->in->src;
 	struct sp_trim *t = &s->trim;
-	if (map_pays(s)) {
-		sp_window_pass(&s->window, &s->map, s->pos);
+	if (map_pays(s))
 		return 0;
-	}
 	bool fresh = t->pos != s->pos;
 	int rc = fresh ? read_head(r, err) : 0;
 	if (rc == 0 && !fresh && (t->n < 8 || sp_get16(t->at + 6) > t->n) && t->n < t->head)
