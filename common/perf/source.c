@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/stop.h"
@@ -232,31 +231,6 @@ void sp_source_moved(struct sp_source *s)
 	s->moved_at = s->name ? sp_window_move(&s->window, &s->map, s->pos) : UINT64_MAX;
 	if (s->wake && sp_window_wants(&s->window, &s->map))
 		s->wake(s->wake_ctx);
-}
-
-/* To map 16 small pages, as one fault does, takes 2 to 5 us, to map larger ones of 64 KiB 1 to 2. */
-#define FAULT_NS 600
-
-static uint64_t now_ns(void)
-{
-	struct timespec t = {0};
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static void touch(const struct sp_source *s, uint64_t at)
-{
-	(void)*(const volatile uint8_t *)(s->map.data + at);
-}
-
-bool sp_source_maps_at_once(const struct sp_source *s, uint64_t piece)
-{
-	if (s->map.size - piece < SP_SOURCE_PIECE)
-		return false;
-	touch(s, piece);
-	uint64_t begin = now_ns();
-	touch(s, piece + SP_SOURCE_PIECE / 2); /* there already? */
-	return now_ns() - begin < FAULT_NS;
 }
 
 void sp_source_round(struct sp_source *s)

@@ -73,11 +73,6 @@ static inline void sp_source_take(struct sp_source *s, size_t n)
 /* Pass over n bytes: 1, or 0 when the input ends before. */
 int sp_source_skip(struct sp_source *s, uint64_t n, struct sp_err *err);
 
-/* What a large page of the page cache maps, at an offset that is a multiple of it. */
-#define SP_SOURCE_PIECE ((uint64_t)2 << 20)
-/* Of a mapped file: whether the piece at this offset is mapped as one such page, or as cheaply. It is
- * told by the time that it takes: the same bytes come either way. */
-bool sp_source_maps_at_once(const struct sp_source *s, uint64_t piece);
 /* A mapped file, at moved_at: its window follows. */
 void sp_source_moved(struct sp_source *s);
 /* A round ends here: what came before the last two is needed no more. */

@@ -15,9 +15,6 @@
 /* What may stand behind a stack: its used size, then fields of a word each. */
 #define TAIL_MAX ((size_t)256)
 #define MISSES_MAX 64u
-/* Where the page cache has no large pages, they are looked for more seldom. */
-#define PIECE SP_SOURCE_PIECE
-#define PIECES_MAX 16u
 
 void sp_trim_begin(struct sp_reader *r)
 {
@@ -27,7 +24,6 @@ void sp_trim_begin(struct sp_reader *r)
 		pays |= r->ev.v[i]->attr.sample_type & SP_SAMPLE_STACK_USER &&
 			r->ev.v[i]->attr.sample_stack_user >= SP_TRIM_STACK_MIN;
 	s->trim.head = r->flags & SP_READER_SPLIT ? HEAD_BYTES_SPLIT : HEAD_BYTES;
-	s->trim.judged = PIECE; /* of a short file it makes little difference */
 	bool can = r->flags & SP_READER_TRIM && s->mapped && s->map_fd >= 0 && !r->parts &&
 		   !r->layout.swapped;
 	s->trim.fd = can && pays ? s->map_fd : -1;
@@ -131,32 +127,10 @@ static int miss(struct sp_source *s)
 	return 0;
 }
 
-/* Whether what stands at the source's offset is better taken from the map. */
-static bool map_pays(struct sp_source *s)
-{
-	struct sp_trim *t = &s->trim;
-	uint64_t piece = s->pos & ~(PIECE - 1);
-	if (s->pos < t->judged)
-		return t->map_pays;
-	t->map_pays = false;
-	t->judged = piece + PIECE;
-	sp_window_pass(&s->window, &s->map, s->pos);
-	if (!sp_window_keeps(&s->window, piece)) /* pages would go, and come back */
-		return false;
-	t->map_pays = sp_source_maps_at_once(s, piece);
-	t->n_pieces = t->map_pays || !t->n_pieces ? 1 : 2 * t->n_pieces;
-	if (t->n_pieces > PIECES_MAX)
-		t->n_pieces = PIECES_MAX;
-	t->judged = piece + t->n_pieces * PIECE;
-	return t->map_pays;
-}
-
 int sp_trim_frame(struct sp_reader *r, struct frame *f, struct sp_err *err)
 {
 	struct sp_source *s = &r->in->src;
 	struct sp_trim *t = &s->trim;
-	if (map_pays(s))
-		return 0;
 	bool fresh = t->pos != s->pos;
 	int rc = fresh ? read_head(r, err) : 0;
 	if (rc == 0 && !fresh && (t->n < 8 || sp_get16(t->at + 6) > t->n) && t->n < t->head)

@@ -2,9 +2,7 @@
  * stack with each sample, of which a walk needs a few KB at its begin. Through a map the kernel
  * maps and unmaps all of them (16 pages around each fault: 2 to 5 us a sample on Linux 6.18);
  * reading the begin alone, and with the same call the end of the record before, where the used size
- * stands, costs half or less. What a walk needs beyond can be read where it is. But where the page
- * cache has the file in large pages, as it often has what was just recorded (ext4 since Linux 6.16),
- * 2 MiB are mapped at once, and the map costs a quarter of that: there nothing is trimmed.
+ * stands, costs half or less. What a walk needs beyond can be read where it is.
  *
  * A trimmed record is a whole record in a chunk: its stack's size is what was kept and 24 bytes more,
  * which hold the used size that the record had, and where the stack stands (sp_sample_far). */
@@ -27,9 +25,6 @@ struct sp_trim {
 	size_t n;
 	uint64_t pos;
 	unsigned n_misses; /* records in a row for which reading ahead was in vain */
-	uint64_t judged;   /* below this offset it is known whether the map is cheaper */
-	unsigned n_pieces; /* for so many pieces */
-	bool map_pays;
 };
 
 struct sp_reader;

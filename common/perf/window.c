@@ -13,8 +13,6 @@
 #define KEEP_MIN ((uint64_t)8 << 20)
 #define KEEP_MAX ((uint64_t)16 << 20)
 #define DROP_AGAIN ((uint64_t)16 << 20)
-/* Where records are trimmed in between, those in hand lie further apart. */
-#define DROP_AGAIN_PASSED ((uint64_t)128 << 20)
 /* Pages go in steps. With threads it is fewer, as each interrupts all their CPUs, and they are the
  * helpers' work as long as those keep up. */
 #define DROP_STEP ((uint64_t)4 << 20)
@@ -43,13 +41,12 @@ static uint64_t drop_end(const struct sp_window *w)
 }
 
 /* Let go what is behind, if it is a step at least. */
-static bool drop_behind(struct sp_window *w, const struct sp_map_file *map, uint64_t step,
-			uint64_t again)
+static bool drop_behind(struct sp_window *w, const struct sp_map_file *map, uint64_t step)
 {
 	uint64_t end = drop_end(w), from = get(&w->dropped);
 	if (end < from + step || !atomic_compare_exchange_strong(&w->dropped, &from, end))
 		return false;
-	from -= from < again ? from : again;
+	from -= from < DROP_AGAIN ? from : DROP_AGAIN;
 	sp_map_file_release(map, map->data + from, (size_t)(end - from));
 	return true;
 }
@@ -76,14 +73,8 @@ uint64_t sp_window_move(struct sp_window *w, const struct sp_map_file *map, uint
 			atomic_compare_exchange_strong(&w->asked, &asked, here);
 	}
 	bool helped = atomic_load_explicit(&w->helped, memory_order_relaxed);
-	drop_behind(w, map, helped ? DROP_LATE : DROP_STEP, DROP_AGAIN);
+	drop_behind(w, map, helped ? DROP_LATE : DROP_STEP);
 	return at + MARGIN / 2;
-}
-
-void sp_window_pass(struct sp_window *w, const struct sp_map_file *map, uint64_t at)
-{
-	atomic_store_explicit(&w->reading, at, memory_order_relaxed);
-	drop_behind(w, map, DROP_STEP, DROP_AGAIN_PASSED);
 }
 
 /* A step of all that is left, which the map's end would do in one thread. */
@@ -96,17 +87,12 @@ static bool drop_rest(struct sp_window *w, const struct sp_map_file *map)
 	return n != 0;
 }
 
-bool sp_window_keeps(const struct sp_window *w, uint64_t at)
-{
-	return at < get(&w->needed) + KEEP_MAX;
-}
-
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map)
 {
 	uint64_t asked;
 	if (atomic_load_explicit(&w->ended, memory_order_acquire))
 		return drop_rest(w, map);
-	if (drop_behind(w, map, DROP_STEP_HELPED, DROP_AGAIN))
+	if (drop_behind(w, map, DROP_STEP_HELPED))
 		return true;
 	while ((asked = get(&w->asked)) < map->size && asked < get(&w->reading) + AHEAD) {
 		atomic_store_explicit(&w->helped, true, memory_order_relaxed);

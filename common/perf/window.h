@@ -22,10 +22,6 @@ struct sp_window { /* zeroed: at the file's begin; offsets in the file */
 /* The reader is at offset `at`: bring in what it needs next, unless somebody did. The offset at
  * which it is to call again. */
 uint64_t sp_window_move(struct sp_window *w, const struct sp_map_file *map, uint64_t at);
-/* The reader is at offset `at`, and what it needs next comes by itself. */
-void sp_window_pass(struct sp_window *w, const struct sp_map_file *map, uint64_t at);
-/* Whether pages at this offset stay until the records before it have had their turn. */
-bool sp_window_keeps(const struct sp_window *w, uint64_t at);
 /* Any thread but the reader's, with nothing better to do: bring in a piece more, or let some go.
  * False: there is enough. */
 bool sp_window_help(struct sp_window *w, const struct sp_map_file *map);

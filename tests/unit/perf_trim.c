@@ -183,7 +183,7 @@ static void test_late(const char *path)
 	sp_reader_close(late);
 }
 
-/* Beyond the first 2 MiB large pages are looked for, and it is the kernel's choice where they are. */
+/* Records of several chunks. */
 static void test_long(int fd, const char *path)
 {
 	struct enc e = {0};
