@@ -247,8 +247,12 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 {
 	uint64_t ra, fp = k->fp, end = k->stack_avma + k->stack_bytes;
 	unsigned word = k->arch->word_bytes;
+	/* The ABI's mark of the outermost frame. No such code is one, unless a frame record led
+	 * here: without them rbp is any register (BEAM's keeps a small index in it). */
 	if (!fp)
-		return UW_END; /* the ABI's mark of the outermost frame */
+		return map && map->flags & UW_MAP_ANON && !(k->callee && !k->callee->module)
+			       ? UW_NO_CFI
+			       : UW_END;
 	if (fp != UW_FP_LOST && !(fp & (word - 1)) && fp >= k->sp) {
 		if (uw_stack_word(k, fp + word, &ra) && !ra)
 			return UW_END;

@@ -259,6 +259,16 @@ static void test_jit(void)
 	       SITE(ROOT));
 	regs[CX] = MAPPED(0x10040);
 	EXPECT("JIT code that began a while ago", UW_GUESSED, 0x10058, 0x1006f, SITE(ROOT));
+
+	/* BEAM's and PHP's, which keep no frame pointers: 0 in rbp is a number like others. */
+	with_jit(LEAF);
+	stack[0] = MAPPED(0x10050);
+	regs[BP] = 0;
+	EXPECT("no frame pointer in JIT code is no root", UW_NO_CFI, LEAF, 0x1004f);
+	regs[BP] = ADDR(8);
+	stack[8] = 0;
+	stack[9] = MAPPED(0x10070);
+	EXPECT("unless a frame record says so", UW_END, LEAF, 0x1004f, 0x1006f);
 }
 
 /* HotSpot's compiled code: sp is a multiple of 16 in its body. */
