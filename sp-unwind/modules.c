@@ -17,7 +17,7 @@ enum file_state { FILE_UNKNOWN, FILE_OPEN, FILE_NONE };
 struct file_entry {
 	struct un_image *images; /* owned */
 	uint8_t state, attempts, n_images;
-	bool said, is_python, is_jvm;
+	bool said, is_python, is_jvm, is_memfd;
 };
 
 /* What a map of a part was made of. */
@@ -321,6 +321,7 @@ static struct file_entry entry_of(const char *path)
 	return (struct file_entry){
 		.is_python = !strncmp(base, "python", 6) || !strncmp(base, "libpython", 9),
 		.is_jvm = !strcmp(base, "libjvm.so"),
+		.is_memfd = !strncmp(path, "/memfd:", 7),
 	};
 }
 
@@ -374,8 +375,8 @@ static void set_map(struct un_modules *m, const struct sp_mapping *map, int32_t 
 	side->image = image_of(m, map, pid, time_ns, &out->bias);
 	if (side->image)
 		out->module = side->image->module;
-	else
-		out->flags = UW_MAP_NOFILE;
+	else /* runtimes map JIT code writable and executable from one memfd: BEAM's, .NET's */
+		out->flags = UW_MAP_NOFILE | (m->files[map->file].is_memfd ? UW_MAP_ANON : 0);
 }
 
 static void hold_image(struct un_modules *m, struct part *p, struct un_image *i)

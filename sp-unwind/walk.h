@@ -33,7 +33,7 @@ uint32_t uw_module_id(const struct uw_module *m); /* unique in this process, fro
 
 #define UW_MAP_ANON 1u /* code without a file: JIT, trampolines */
 #define UW_MAP_KERNEL 2u
-#define UW_MAP_NOFILE 4u /* a file that could not be opened or was refused */
+#define UW_MAP_NOFILE 4u /* a file that could not be opened or was refused; a memfd is ANON too */
 
 struct uw_map {
 	uint64_t start, end;            /* AVMA */

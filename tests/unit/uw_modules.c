@@ -124,6 +124,12 @@ static void test_fork(void)
 	tap_ok(n_own(changed, parent) <= 2, "all but one after it mapped something");
 	const struct uw_map *m = find(changed, 0x1000);
 	tap_ok(m && m->flags == UW_MAP_NOFILE && !m->module, "which is there");
+	map(2, 0x2000, "/memfd:vmem (deleted)");
+	struct sp_space *more;
+	m = find(view(2, &more), 0x2000);
+	tap_ok(m && m->flags == (UW_MAP_NOFILE | UW_MAP_ANON) && !m->module,
+	       "code of a memfd that is no program is a JIT's");
+	sp_space_release(more);
 	tap_ok(changed->has_python && !child->has_python && !find(child, 0x1000),
 	       "and not in the view from before");
 	map(2, (uint64_t)3 * MANY * STEP, "//anon");
