@@ -31,9 +31,13 @@ void un_report_line(struct sp_buf *b, const struct un_result *r)
 {
 	sp_buf_printf(b, "%llu samples", (unsigned long long)r->n_samples);
 	if (r->n_walked)
-		sp_buf_printf(b, ", %.1f%% complete", percent(r->stops.n[UW_END], r->n_walked));
+		sp_buf_printf(b, ", %.1f%% complete",
+			      percent(r->stops.n[UW_END] + r->stops.n[UW_GUESSED], r->n_walked));
+	if (r->stops.n[UW_GUESSED])
+		sp_buf_printf(b, " (%.1f%% %s)", percent(r->stops.n[UW_GUESSED], r->n_walked),
+			      stops[UW_GUESSED].text);
 	/* Reasons, most frequent first. */
-	bool done[UW_N_STOPS] = {[UW_END] = true};
+	bool done[UW_N_STOPS] = {[UW_END] = true, [UW_GUESSED] = true};
 	for (unsigned round = 1; round < UW_N_STOPS; round++) {
 		unsigned best = UW_END;
 		for (unsigned k = 0; k < UW_N_STOPS; k++)

@@ -65,7 +65,7 @@ enum uw_stop {
 	UW_STACK_EXHAUSTED,
 	UW_NO_MODULE,
 	UW_NO_CFI,
-	UW_GUESSED, /* led to the root, but by one of two ways of which none is sure */
+	UW_GUESSED, /* the root, but by one of two ways of which none is sure */
 	UW_BAD_CFA,   /* rule not recoverable */
 	UW_LOOP,      /* did not advance */
 	UW_BACKWARDS, /* CFA below sp */

@@ -61,7 +61,6 @@ static const enum sp_counter stop_counters[UW_N_STOPS] = {
 	[UW_STACK_EXHAUSTED] = SP_C_native_stack_truncated,
 	[UW_NO_MODULE] = SP_C_no_module_stops,
 	[UW_NO_CFI] = SP_C_no_cfi_stops,
-	[UW_GUESSED] = SP_C_no_cfi_stops,
 	[UW_BAD_CFA] = SP_C_bad_cfa_stops,
 	[UW_LOOP] = SP_C_did_not_advance,
 	[UW_BACKWARDS] = SP_C_moved_backwards,
@@ -174,7 +173,8 @@ static void walk(struct un_worker *w, struct un_batch *b, const struct sp_record
 	uw_walk(w->walker, &sample, s);
 	count_stop(&w->stops, s->stop_map ? s->stop_map->tag : UINT32_MAX, s->stop, 1);
 
-	struct un_user_chain user = {.addrs = s->addrs, .n = s->n, .cut = s->stop != UW_END};
+	struct un_user_chain user = {
+		.addrs = s->addrs, .n = s->n, .cut = s->stop != UW_END && s->stop != UW_GUESSED};
 	if (c->n_user && user.cut) {
 		uint32_t at = splice_at(s, c);
 		user.tail = c->user + at;

@@ -190,6 +190,10 @@ static void test_marks(void)
 	tap_str(chain_of(record(SP_CPUMODE_KERNEL, kernel, true, 0), UN_SAMPLE),
 		"K ffffffff81000042 ffffffff81000100 U 401000 4010ff 4011ff",
 		"the kernel's part stays as it came, before the user's");
+	set_answer(3, UW_GUESSED);
+	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE),
+		"U 401000 4010ff 4011ff", "nor has one that reached its root over a guess");
+	tap_eq(worker.stops.n[UW_GUESSED], 1, "which is counted");
 	set_answer(2, UW_NO_CFI);
 	tap_str(chain_of(record(SP_CPUMODE_USER, none, true, 0), UN_SAMPLE), "U 401000 4010ff 0",
 		"a stop before the root is marked");

@@ -43,7 +43,7 @@ extern "C" {
 	X(moved_backwards, "stops: CFA below sp")                                                  \
 	X(integer_overflow, "stops: address arithmetic overflowed")                                \
 	X(user_registers_missing, "stops: no user registers, or a 32-bit task")                    \
-	X(no_cfi_stops, "stops: no CFI and no frame pointer, or a caller guessed by it")           \
+	X(no_cfi_stops, "stops: no CFI and no frame pointer")                                      \
 	X(no_module_stops, "stops: address in no module")                                          \
 	X(bad_cfa_stops, "stops: CFA or return address not recoverable")                           \
 	X(depth_stops, "stops: depth limit")                                                       \
