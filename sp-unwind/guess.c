@@ -247,8 +247,8 @@ static int chain_end(struct uw_walk *k, const struct uw_map *map)
 {
 	uint64_t ra, fp = k->fp, end = k->stack_avma + k->stack_bytes;
 	unsigned word = k->arch->word_bytes;
-	/* The ABI's mark of the outermost frame. No such code is one, unless a frame record led
-	 * here: without them rbp is any register (BEAM's keeps a small index in it). */
+	/* The ABI's mark of the outermost frame. JIT code is not outermost, unless a frame record of
+	 * such code led here: where none are kept rbp holds any value. */
 	if (!fp)
 		return map && map->flags & UW_MAP_ANON && !(k->callee && !k->callee->module)
 			       ? UW_NO_CFI
