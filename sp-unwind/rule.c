@@ -91,6 +91,12 @@ static bool pack_fp(const struct uw_arch *arch, const struct cfi_reg *fp, struct
 	return false;
 }
 
+/* Offsets are whatever a file says: sums wrap. */
+static int64_t plus(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, unsigned n)
 {
 	enum { PUSHED = 16, ABOVE = 8 };
@@ -98,11 +104,11 @@ void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, u
 	if (arch->machine != EM_AARCH64 || row->cfa.rule != CFI_REG || reg[ra].rule != CFI_OFFSET ||
 	    reg[ra].off != ABOVE)
 		return;
-	row->cfa.off += PUSHED;
+	row->cfa.off = plus(row->cfa.off, PUSHED);
 	for (unsigned i = 0; i < n; i++)
 		if (reg[i].rule == CFI_OFFSET || reg[i].rule == CFI_VAL_OFFSET)
-			reg[i].off -= PUSHED;
-	if (row->cfa_reg == arch->sp && row->cfa.off + reg[ra].off < 0)
+			reg[i].off = plus(reg[i].off, -PUSHED);
+	if (row->cfa_reg == arch->sp && plus(row->cfa.off, reg[ra].off) < 0)
 		reg[ra].rule = CFI_SAME; /* popped: it has its value back */
 }
 

@@ -14,6 +14,7 @@ enum {
 	A_SIGNED = 0x1300,   /* as A_FRAME, the return address signed */
 	A_RESOLVE = 0x1400,  /* return address at CFA + 8, CFA = sp + 208 */
 	A_RESOLVED = 0x1500, /* the same, CFA = sp - 16 */
+	A_HUGE = 0x1600,     /* the same, CFA = sp + INT64_MAX */
 	A_RETURN = 0x2000,   /* mov x8,#139; svc #0 */
 	A_NO_CFI = 0x2100,   /* calls A_FAR before 0x2140 */
 	A_FAR = 0x3800,      /* no CFI either */
@@ -100,6 +101,8 @@ static void test_arm_resolver(void)
 	stack[1] = MAPPED(A_ROOT + 0x20);
 	EXPECT("one that was popped is in the link register", UW_END, A_RESOLVED + 4, SITE(A_FRAME),
 	       SITE(A_ROOT));
+	r[32] = MAPPED(A_HUGE + 4);
+	EXPECT("offsets beyond all bounds wrap", UW_NO_STACK, A_HUGE + 4, SITE(A_FRAME));
 }
 
 static void test_arm(void)
@@ -113,6 +116,8 @@ static void test_arm(void)
 	IMAGE_FDE(&arm, false, A_SIGNED, 0x100, 0x2d, 0x0e, 16, 0x9d, 2, 0x9e, 1);
 	IMAGE_FDE(&arm, false, A_RESOLVE, 0x100, 0x11, 30, 0x7f, 0x0e, 0xd0, 1);
 	IMAGE_FDE(&arm, false, A_RESOLVED, 0x100, 0x11, 30, 0x7f, 0x13, 2);
+	IMAGE_FDE(&arm, false, A_HUGE, 0x100, 0x11, 30, 0x7f, 0x0e, 0xff, 0xff, 0xff, 0xff, 0xff,
+		  0xff, 0xff, 0xff, 0x7f);
 	image_finish(&arm);
 	const uint32_t code[] = {0xd2801168, 0xd4000001};
 	memcpy(arm.data + A_RETURN, code, sizeof code);
