@@ -6,21 +6,34 @@
 
 /* libiberty limits the depth of its recursion, not the length of what it prints: thirty back
  * references that double each time print gigabytes. Its callback interface keeps everything on the
- * stack, so that leaving it by a jump loses nothing. */
+ * stack, so that leaving it by a jump loses nothing, but for Rust's identifiers in punycode: those
+ * are decoded on the heap, and told in one piece (rust-demangle.c, print_ident). They are never
+ * ASCII, and what stands between them is. */
 struct sink {
 	struct sp_buf *out;
 	size_t calls;
+	bool is_rust, is_over;
 	jmp_buf stop;
 };
 
 #define MAX_CALLS (4u * SP_DEMANGLED_MAX)
 
+static bool is_ascii(const char *text, size_t len)
+{
+	unsigned char all = 0;
+	for (size_t i = 0; i < len; i++)
+		all |= (unsigned char)text[i];
+	return all < 0x80;
+}
+
 static void collect(const char *text, size_t len, void *ctx)
 {
 	struct sink *s = ctx;
-	if (len > SP_DEMANGLED_MAX - s->out->len || ++s->calls > MAX_CALLS)
+	s->is_over |= len > SP_DEMANGLED_MAX - s->out->len || ++s->calls > MAX_CALLS;
+	if (!s->is_over)
+		sp_buf_add(s->out, text, len);
+	else if (!s->is_rust || is_ascii(text, len))
 		longjmp(s->stop, 1);
-	sp_buf_add(s->out, text, len);
 }
 
 static bool is_rust(const char *name)
@@ -35,8 +48,10 @@ static int demangle(struct sink *s, const char *name)
 {
 	if (setjmp(s->stop))
 		return 0;
-	if (is_rust(name) && rust_demangle_callback(name, DMGL_PARAMS, collect, s))
-		return 1;
+	s->is_rust = is_rust(name);
+	if (s->is_rust && rust_demangle_callback(name, DMGL_PARAMS, collect, s))
+		return !s->is_over;
+	s->is_rust = false;
 	s->out->len = 0;
 	return cplus_demangle_v3_callback(name, DMGL_PARAMS | DMGL_ANSI, collect, s);
 }

@@ -472,6 +472,10 @@ static void test_demangle(void)
 			"core::fmt::Formatter::pad");
 	check_demangled("_RNvC7mycrate3foo", "mycrate::foo");
 	check_demangled("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of::<f64>");
+	check_demangled("_RNvC7mycrateu3nda", "mycrate::\303\266");
+	/* One that explodes out of identifiers in punycode, which are on the heap meanwhile. */
+	check_demangled("_RINvNtC3std2meu8eeeeeeeeeeejjjjjjjjjjjjjjjjjjeeeaeeeeC0B_eeeeee",
+			"as it is");
 
 	/* A name that doubles with every letter: 2^60 characters when it is printed. */
 	struct sp_buf bomb = {0}, out = {0};
