@@ -353,44 +353,7 @@ static inline void affect(struct way *w, const struct uw_insn *i, uint8_t effect
 
 /* --- the search --- */
 
-#define STEPS 3000u
-#define OTHERS 32u
-#define TARGETS 512u /* a power of two, twice as many as are taken */
-
-struct search {
-	const uint8_t *p; /* code from svma on, left bytes */
-	uint64_t svma;
-	size_t left;
-	unsigned n_others, n_targets;
-	bool called, halts; /* the last instruction was a call; and hlt came next */
-	struct uw_rule second; /* at a jump that may leave the function; or UW_RULE_NONE */
-	/* Where ways lead that were found already: offsets in the code + 1, hashed. */
-	uint32_t targets[TARGETS];
-	/* Ways that part from the one that is followed. */
-	struct way others[OTHERS];
-};
-
-static bool is_new(struct search *s, uint64_t target)
-{
-	uint64_t off = target - s->svma;
-	if (off >= s->left || off >= UINT32_MAX || s->n_targets == TARGETS / 2)
-		return false;
-	uint32_t i = (uint32_t)off * UINT32_C(0x9e3779b1) >> 23;
-	for (; s->targets[i]; i = (i + 1) & (TARGETS - 1))
-		if (s->targets[i] == off + 1)
-			return false;
-	s->targets[i] = (uint32_t)off + 1;
-	s->n_targets++;
-	return true;
-}
-
-static bool slot(int32_t off, int16_t *out)
-{
-	if (off % 8 || off / 8 <= INT16_MIN || off / 8 >= INT16_MAX)
-		return false;
-	*out = (int16_t)(off / 8);
-	return true;
-}
+#include "code_search.h"
 
 /* A return address that was in a register already: behind V8's `pop %rcx`, which goes before what
  * removes the arguments. Where sp will be may not be known: not below where it is. */
@@ -435,24 +398,6 @@ static bool found(struct way *w, struct uw_rule *out)
 	}
 	*out = r;
 	return true;
-}
-
-enum outcome { GOES_ON, FOUND, DEAD };
-
-/* A jump to another place. */
-static enum outcome jump(struct search *s, struct way *w, uint64_t target)
-{
-	w->pc = target;
-	return is_new(s, target) ? GOES_ON : DEAD;
-}
-
-/* A jump that may be taken or not. */
-static void part(struct search *s, const struct way *w, uint64_t target)
-{
-	if (s->n_others == OTHERS || !is_new(s, target))
-		return;
-	s->others[s->n_others] = *w;
-	s->others[s->n_others++].pc = target;
 }
 
 /* A jump through a register or memory: one of a switch's, behind which most times another of its
@@ -512,33 +457,19 @@ static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 
 struct uw_rule uw_code_rule(const struct uw_module *m, uint64_t svma)
 {
-	struct uw_rule r = {.kind = UW_RULE_NONE};
 	struct search s;
 	struct way w = {.pc = svma};
 	if (m->arch->machine == EM_AARCH64)
 		return uw_code_arm_rule(m, svma, uw_code_call(m, svma).kind > UW_CALL_UNKNOWN);
-	memset(&s, 0, offsetof(struct search, others));
-	if (m->arch->machine != EM_X86_64 || !(s.p = uw_module_code(m, svma, &s.svma, &s.left)))
-		return r;
+	if (m->arch->machine != EM_X86_64)
+		return (struct uw_rule){.kind = UW_RULE_NONE};
 	for (unsigned i = 0; i < N_REGS; i++)
 		w.regs[i] = (struct value){.reg = (uint8_t)i};
-	for (unsigned steps = 0; steps < STEPS; steps++) {
-		switch (step(&s, &w, &r)) {
-		case FOUND:
-			return r;
-		case GOES_ON:
-			continue;
-		case DEAD:
-			break;
-		}
-		if (!s.n_others)
-			break;
-		w = s.others[--s.n_others];
-	}
+	struct uw_rule r = follow(&s, m, &w);
 	/* Nothing returns, and a call that does not is held for one that might: so end the first
 	 * functions of processes, and those below a coroutine's (glibc 2.36's __start_context,
 	 * Boost's make_fcontext). */
-	if (s.second.kind == UW_RULE_NONE && s.halts)
-		return (struct uw_rule){.kind = UW_RULE_END};
-	return s.second;
+	if (r.kind == UW_RULE_NONE && s.halts)
+		r = (struct uw_rule){.kind = UW_RULE_END};
+	return r;
 }

@@ -86,6 +86,7 @@ static struct value get(const struct way *w, uint32_t reg)
 	return reg < SP ? w->regs[reg] : unknown;
 }
 
+/* The lowest bits of v. */
 static int32_t sign_extend(uint32_t v, unsigned bits)
 {
 	return (int32_t)(v << (32 - bits)) >> (32 - bits);
@@ -100,7 +101,7 @@ static void pair(struct way *w, uint32_t insn)
 	bool vector = insn >> 26 & 1, loads = insn >> 22 & 1;
 	bool words = !vector && opc == 2;
 	unsigned shift = vector ? 2 + opc : words ? 3 : 2;
-	int32_t by = sign_extend(insn >> 15 & 0x7f, 7) * (1 << shift);
+	int32_t by = sign_extend(insn >> 15, 7) * (1 << shift);
 	struct value from = w->regs[base], at = how == 1 ? from : plus(from, by);
 	struct value next = plus(at, 8);
 	uint32_t first = insn & 31, second = insn >> 10 & 31;
@@ -127,7 +128,7 @@ static void single(struct way *w, uint32_t insn)
 	if (is_far) {
 		at = plus(from, (int64_t)(insn >> 10 & 0xfff) << size);
 	} else if (!other) {
-		struct value moved = plus(from, sign_extend(insn >> 12 & 0x1ff, 9));
+		struct value moved = plus(from, sign_extend(insn >> 12, 9));
 		at = how == 1 ? from : moved;
 		if (how & 1)
 			w->regs[base] = moved;
@@ -167,40 +168,7 @@ static void arithmetic(struct way *w, uint32_t insn)
 
 /* --- the search --- */
 
-#define STEPS 2000u
-#define OTHERS 32u
-#define TARGETS 256u
-
-struct search {
-	const uint8_t *p; /* code from svma on, left bytes */
-	uint64_t svma;
-	size_t left;
-	unsigned n_others, n_targets;
-	struct uw_rule second;     /* at a jump that may leave the function; or UW_RULE_NONE */
-	uint32_t targets[TARGETS]; /* offsets in the code where ways lead that were found already */
-	struct way others[OTHERS]; /* that part from the one that is followed */
-};
-
-static bool is_new(struct search *s, uint64_t target)
-{
-	uint64_t off = target - s->svma;
-	if (off >= s->left || off > UINT32_MAX || s->n_targets == TARGETS)
-		return false;
-	for (unsigned i = 0; i < s->n_targets; i++)
-		if (s->targets[i] == off)
-			return false;
-	s->targets[s->n_targets++] = (uint32_t)off;
-	return true;
-}
-
-/* Words from a register's first value. */
-static bool slot(int32_t off, int16_t *out)
-{
-	if (off % 8 || off / 8 <= INT16_MIN || off / 8 >= INT16_MAX)
-		return false;
-	*out = (int16_t)(off / 8);
-	return true;
-}
+#include "code_search.h"
 
 /* Whether a way that ends here leads to the caller. */
 static bool found(const struct way *w, struct value to, struct uw_rule *out)
@@ -226,24 +194,6 @@ static bool found(const struct way *w, struct value to, struct uw_rule *out)
 		(void)slot(fp.off, &r.fp_slot);
 	*out = r;
 	return true;
-}
-
-enum outcome { GOES_ON, FOUND, DEAD };
-
-static enum outcome jump(struct search *s, struct way *w, uint64_t target)
-{
-	w->pc = target;
-	return is_new(s, target) ? GOES_ON : DEAD;
-}
-
-/* A jump that may be taken or not. */
-static void part(struct search *s, const struct way *w, int32_t words)
-{
-	uint64_t target = w->pc - 4 + (uint64_t)(int64_t)words * 4;
-	if (s->n_others == OTHERS || !is_new(s, target))
-		return;
-	s->others[s->n_others] = *w;
-	s->others[s->n_others++].pc = target;
 }
 
 /* A call: what it may change is not known afterwards. */
@@ -277,19 +227,24 @@ static enum outcome by_register(struct search *s, struct way *w, uint32_t insn, 
 	}
 }
 
+/* Where a jump by so many instructions, in the lowest bits of `field`, leads from the last one. */
+static uint64_t target(const struct way *w, uint32_t field, unsigned bits)
+{
+	return w->pc - 4 + (uint64_t)(int64_t)sign_extend(field, bits) * 4;
+}
+
 static enum outcome branch(struct search *s, struct way *w, uint32_t insn, struct uw_rule *out)
 {
 	if ((insn & 0x7c000000) == 0x14000000) { /* B, BL */
 		if (insn >> 31)
 			return call(w);
-		return jump(s, w,
-			    w->pc - 4 + (uint64_t)(int64_t)sign_extend(insn & 0x3ffffff, 26) * 4);
+		return jump(s, w, target(w, insn, 26));
 	}
 	if ((insn & 0x7e000000) == 0x34000000 ||
 	    (insn & 0xff000000) == 0x54000000) /* CBZ, B.cond */
-		part(s, w, sign_extend(insn >> 5 & 0x7ffff, 19));
+		part(s, w, target(w, insn >> 5, 19));
 	else if ((insn & 0x7e000000) == 0x36000000) /* TBZ */
-		part(s, w, sign_extend(insn >> 5 & 0x3fff, 14));
+		part(s, w, target(w, insn >> 5, 14));
 	else if ((insn & 0xfe000000) == 0xd6000000)
 		return by_register(s, w, insn, out);
 	else if ((insn & 0xff000000) == 0xd4000000) /* SVC, BRK, HLT */
@@ -341,29 +296,14 @@ static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 
 static struct uw_rule search(const struct uw_module *m, uint64_t svma, struct value lr)
 {
-	struct uw_rule r = {.kind = UW_RULE_NONE};
 	struct search s;
 	struct way w = {.pc = svma};
-	memset(&s, 0, offsetof(struct search, targets));
-	if (svma & 3 || !(s.p = uw_module_code(m, svma, &s.svma, &s.left)))
-		return r;
+	if (svma & 3)
+		return (struct uw_rule){.kind = UW_RULE_NONE};
 	w.regs[FP] = (struct value){ADDRESS, FP, 0};
 	w.regs[SP] = (struct value){ADDRESS, SP, 0};
 	w.regs[LR] = lr;
-	for (unsigned steps = 0; steps < STEPS; steps++) {
-		switch (step(&s, &w, &r)) {
-		case FOUND:
-			return r;
-		case GOES_ON:
-			continue;
-		case DEAD:
-			break;
-		}
-		if (!s.n_others)
-			break;
-		w = s.others[--s.n_others];
-	}
-	return s.second;
+	return follow(&s, m, &w);
 }
 
 struct uw_rule uw_code_arm_rule(const struct uw_module *m, uint64_t svma, bool called)
