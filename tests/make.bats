@@ -93,8 +93,8 @@ apt-get -qq -y --no-install-recommends install libzstd-dev liblzma-dev"
 	holds "$output" "chain.c:"
 	holds "$output" "Error 5"
 	local wrong
-	for wrong in PID=0x7fffffff CMD=./not-there; do
-		run project demo $wrong
+	for wrong in PID=0x7fffffff CMD=./not-there CMD="$SP_PROG/chain-pie 100; ./not-there"; do
+		run project demo "$wrong"
 		[ "$status" -ne 0 ]
 		[[ $output != *"Flame graph"* ]] || fail "the last one's profile is shown:" "$output"
 	done
