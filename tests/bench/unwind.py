@@ -32,8 +32,8 @@ def record(targets):
     programs = {"cc1plus": targets["cc1plus"], "deep": targets["deep"],
                 "short": "sh -c 'for i in $(seq 40); do gcc -O1 -c -o /dev/null %s; done'" %
                          os.path.join(bench.HERE, "steady.c"),
-                "one": "$(gcc -print-prog-name=cc1) -quiet -O1 -o /dev/null many.c",
-                "long": "$(gcc -print-prog-name=cc1) -quiet -O1 -o /dev/null more.c",
+                "one": "$(gcc -print-prog-name=cc1) -quiet -imultiarch $(gcc -print-multiarch) -O1 -o /dev/null many.c",
+                "long": "$(gcc -print-prog-name=cc1) -quiet -imultiarch $(gcc -print-multiarch) -O1 -o /dev/null more.c",
                 "threads": "%s/build/tests/prog/threads 4000" % bench.TOP}
     # What the 40 compile, so often that one compiler is busy as long, and four times as long.
     for out, times in (("many.c", 800), ("more.c", 3200)):
