@@ -330,8 +330,7 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 }
 
 @test "processes of 1 ms: each exec marker has its command line" {
-	[ "$(id -u)" = 0 ] && [ -r /sys/kernel/tracing/events/sched/sched_process_exec/id ] ||
-		skip "needs root and tracefs"
+	need_tracefs
 	# Little environment: between the arguments and what points to them no page is left untouched.
 	env -i "$(command -v sp-capture)" -- /bin/sh -c 'i=0; while [ $i -lt 200 ]; do "$0" 1 "nr $i" </dev/null; i=$((i + 1)); done' \
 		"$SP_PROG/short" >s 2>log

@@ -158,9 +158,7 @@ END
 }
 
 @test "tracepoints keep their formats: perf script reads what sp-unwind makes of them" {
-	tracing=/sys/kernel/tracing
-	[ "$(id -u)" = 0 ] || skip "tracepoints need root"
-	[ -e $tracing/events ] || mount -t tracefs tracefs $tracing || skip "this kernel has no tracefs"
+	need_tracefs
 	perf record -q -e sched:sched_process_exit --call-graph dwarf,8192 -o x.data -- sh -c '/bin/true; /bin/true' >/dev/null 2>perf.log
 	perf script --no-inline -F comm,tid,time,event,ip,sym,dso -i x.data 2>perf.log >want
 	grep -q sched:sched_process_exit want

@@ -26,6 +26,14 @@ holds() { # GOT WANTED
 	[[ $1 == *"$2"* ]] || fail "wanted '$2' in:" "$1"
 }
 
+# Tracepoints by number, which only root has. On a fresh machine nobody has mounted them yet; another
+# suite may do it at this moment.
+need_tracefs() {
+	local at=/sys/kernel/tracing
+	[ "$(id -u)" = 0 ] || skip "tracepoints need root"
+	[ -e $at/events ] || mount -t tracefs tracefs $at 2>/dev/null || [ -e $at/events ] || skip "this kernel has no tracefs"
+}
+
 # Of suites that record live: a folder of the test's own; what it started (pids) and what it published
 # for other users (pub) goes with it.
 live_setup() {
