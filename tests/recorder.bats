@@ -330,6 +330,7 @@ lower_rate() {
 	echo 20000 >/proc/sys/kernel/perf_event_max_sample_rate
 }
 
+# bats test_tags=alone
 @test "throttled: each period in the stream, in the counter, in the last line and in the spool" {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	local n told
@@ -351,6 +352,7 @@ lower_rate() {
 	holds "$(sp-sym -f stats held.spool)" "the kernel slowed sampling down"
 }
 
+# bats test_tags=alone
 @test "throttled by BPF, which has no records of it: said all the same" {
 	[ "$(id -u)" = 0 ] && [ -r /sys/kernel/btf/vmlinux ] || skip "needs root and BTF"
 	start threads 60000
@@ -394,6 +396,7 @@ lower_rate() {
 	done
 }
 
+# bats test_tags=alone
 @test "the kernel lowers its limit while recording: what is added later is sampled at the lower rate" {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	start threads 60000

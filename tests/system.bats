@@ -11,9 +11,9 @@ setup() {
 }
 
 teardown() {
-	[ -z "$group" ] || remove_group
 	[ -z "$away" ] || echo 1 >"$away"
-	live_teardown
+	live_teardown # who is in the group goes first
+	[ -z "$group" ] || remove_group
 }
 
 # Recording all CPUs needs CAP_PERFMON, or a kernel that lets everybody.
@@ -352,6 +352,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	equal "$(sp-sym -q --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" "docker:${id:0:12}"
 }
 
+# bats test_tags=alone
 @test "-a: a CPU that was away is recorded again, and one line says so" {
 	need_all_cpus
 	local online=/sys/devices/system/cpu/cpu1/online
