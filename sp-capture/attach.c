@@ -280,7 +280,8 @@ static int describe(struct cap_session *s, int32_t pid, bool is_root, struct sp_
 	char comm[64];
 	if (!q)
 		return sp_err_nomem(err);
-	q->shown_ns = cap_now_ns();
+	/* Its name and maps are read behind what tells the image: an exec since is told once more. */
+	q->shown_ns = cap_cmdlines_see(&s->emit.cmdlines, pid, s->emit.now_ns);
 	cap_task_comm(pid, pid, comm);
 	cap_emit_comm(&s->emit, pid, pid, comm, s->emit.now_ns);
 	cap_emit_exec(&s->emit, q, s->emit.now_ns);

@@ -322,6 +322,58 @@ perf_tids() { perf script -F tid -i - <"$1" 2>/dev/null | awk 'NF == 1 && $1 ~ /
 	done
 }
 
+@test "an exec while what runs is read from /proc: its new image is told once" {
+	cat >shim.c <<-'X'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <fcntl.h>
+		#include <stdarg.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <unistd.h>
+		/* When /proc/TARGET/cmdline is opened first, the target runs its next program before that. */
+		int __open_2(const char *path, int flags)
+		{
+			static int done;
+			int (*real)(const char *, int) = (int (*)(const char *, int))dlsym(RTLD_NEXT, "__open_2");
+			char name[64], args[64];
+			snprintf(name, sizeof name, "/proc/%s/cmdline", getenv("TARGET"));
+			if (!done && !strcmp(path, name)) {
+				done = 1;
+				close(real("go", O_WRONLY));
+				do { /* it has none for a moment */
+					int fd = real(name, O_RDONLY);
+					if (read(fd, args, sizeof args) < 0)
+						abort();
+					close(fd);
+				} while (memcmp(args, "./prog", 7) != 0);
+			}
+			return real(path, flags);
+		}
+		int open(const char *path, int flags, ...)
+		{
+			va_list args;
+			va_start(args, flags);
+			int mode = va_arg(args, int);
+			va_end(args);
+			if (flags & (O_CREAT | __O_TMPFILE))
+				return ((int (*)(const char *, int, int))dlsym(RTLD_NEXT, "open"))(path, flags, mode);
+			return __open_2(path, flags);
+		}
+	X
+	gcc -shared -fPIC -o shim.so shim.c -ldl
+	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+	mkfifo go
+	cp "$SP_PROG/chain-pie" prog
+	sh -c 'read -r _ <go; exec ./prog 60000' 3>&- &
+	pid=$!
+	pids+=("$pid")
+	TARGET=$pid LD_PRELOAD=$PWD/shim.so sp-capture -p "$pid" -d 0.1 >s 2>log || fail "$(cat log)"
+	equal "$(stream ext s | grep -c '^exec')" 1 "exec markers: $(stream ext s | grep '^exec')"
+	holds "$(stream ext s | grep '^exec')" "./prog 60000"
+}
+
 @test "processes of 3 ms: the last one's samples still find their modules" {
 	sp-capture -F 4999 -- sh -c "i=0; while [ \$i -lt 100 ]; do echo | \"$SP_PROG/short\" 3; i=\$((i + 1)); done" >s 2>log
 	perf script --no-inline -F comm,ip,dso -i - <s 2>/dev/null | awk '
