@@ -231,7 +231,7 @@ static inline int rule_step(struct uw_walk *k, struct uw_rule r)
 	} else if (!uw_stack_u64(k, cfa + (uint64_t)(r.ra_slot * INT64_C(8)), &ra)) {
 		return uw_stack_missing(k, cfa + (uint64_t)(r.ra_slot * INT64_C(8)));
 	}
-	if (r.fp_slot != UW_SLOT_KEEP) {
+	if (r.fp_slot != UW_SLOT_KEEP && !(r.flags & UW_RULE_FP_AT_FP && uw_fp_left(k, cfa))) {
 		uint64_t at = (r.flags & UW_RULE_FP_AT_FP ? k->fp : cfa) +
 			      (uint64_t)(r.fp_slot * INT64_C(8));
 		if (__builtin_expect(!uw_stack_u64(k, at, &fp), 0)) {

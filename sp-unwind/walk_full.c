@@ -63,6 +63,11 @@ static int evaluate(struct full *f, const struct cfi_reg *e, const uint64_t *ini
 	return UW_BAD_CFA;
 }
 
+static bool is_by_fp(const struct uw_walk *k, const struct cfi_reg *rule)
+{
+	return rule->len && rule->expr[0] == 0x70 + k->arch->fp; /* DW_OP_breg<fp> */
+}
+
 /* The value that a rule gives. UW_GOES_ON and *out; or why it is not known. */
 static int recover(struct full *f, const struct cfi_reg *rule, uint64_t own, bool own_known,
 		   uint64_t cfa, uint64_t *out)
@@ -91,6 +96,10 @@ static int recover(struct full *f, const struct cfi_reg *rule, uint64_t own, boo
 	case CFI_VAL_EXPR:
 		return evaluate(f, rule, &cfa, out);
 	case CFI_EXPR:
+		if (own_known && is_by_fp(k, rule) && uw_fp_left(k, cfa)) {
+			*out = own;
+			return UW_GOES_ON;
+		}
 		rc = evaluate(f, rule, &cfa, &at);
 		if (rc != UW_GOES_ON)
 			return rc;

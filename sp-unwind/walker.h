@@ -193,6 +193,14 @@ static inline int uw_stack_missing(const struct uw_walk *k, uint64_t addr)
 	return near ? UW_STACK_EXHAUSTED : UW_NO_STACK;
 }
 
+/* A row that finds registers by the frame pointer means the frame's own, which points into the
+ * frame. At the end of a realigned frame, behind `leave`, gcc's row still says so, where the caller's
+ * values are back. */
+static inline bool uw_fp_left(const struct uw_walk *k, uint64_t cfa)
+{
+	return k->exact && k->fp - k->sp >= cfa - k->sp;
+}
+
 static inline uint64_t uw_look(const struct uw_walk *k)
 {
 	return k->pc - !k->exact;

@@ -53,6 +53,30 @@ static void test_rules(void)
 	stack[21] = RA(ROOT);
 	EXPECT("a realigned stack", UW_END, DRAP, SITE(FRAMED), SITE(ROOT));
 
+	at(LEAVING); /* sp is reset from r10 behind `leave` */
+	regs[R10] = ADDR(10);
+	regs[BP] = ADDR(20); /* the caller's: so is rbx */
+	regs[BX] = ADDR(30);
+	stack[9] = RA(FRAMED);
+	stack[20] = ADDR(40);
+	stack[21] = RA(BY_RBX);
+	stack[31] = RA(ROOT);
+	EXPECT("behind a realigned frame's leave", UW_END, LEAVING, SITE(FRAMED), SITE(BY_RBX),
+	       SITE(ROOT));
+	regs[BP] = ADDR(4); /* before it */
+	stack[2] = ADDR(30);
+	stack[4] = ADDR(20);
+	regs[BX] = 1;
+	EXPECT("before it", UW_END, LEAVING, SITE(FRAMED), SITE(BY_RBX), SITE(ROOT));
+
+	at(LEFT);
+	regs[BP] = ADDR(20);
+	stack[0] = RA(FRAMED);
+	stack[20] = ADDR(40);
+	stack[21] = RA(FRAMED);
+	stack[41] = RA(ROOT);
+	EXPECT("at its return", UW_END, LEFT, SITE(FRAMED), SITE(FRAMED), SITE(ROOT));
+
 	at(VFORK);
 	regs[DI] = RA(ROOT);
 	EXPECT("a return address in a register", UW_END, VFORK, SITE(ROOT));

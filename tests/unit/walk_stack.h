@@ -30,6 +30,8 @@ enum {
 	SIMPLE = 0x3100,    /* a signal frame by common rules: CFA = rsp + 16 */
 	REDZONE = 0x3300,   /* CFA = *(rsp - 8) + 8 */
 	WRONG = 0x3400,     /* CFA = rsp + 168, of code that has no frame */
+	LEFT = 0x3500,      /* CFA = rsp + 8, rbp at *rbp: DRAP's last instruction */
+	LEAVING = 0x3600,   /* CFA = r10, rbp at *rbp, rbx at *(rbp - 16) */
 	AGAIN = 0x3200,     /* a signal frame whose CFA is rsp, return address 64 above */
 };
 
@@ -49,7 +51,7 @@ static struct uw_sample sample;
 #define RA(function) MAPPED((function) + 0x20)
 #define SITE(function) ((function) + 0x1f)
 
-enum { AX, BX, CX, DX, SI, DI, BP, SPI, IP, R8 = 9 };
+enum { AX, BX, CX, DX, SI, DI, BP, SPI, IP, R8 = 9, R10 = 11 };
 
 static inline void x86_image(void)
 {
@@ -77,6 +79,8 @@ static inline void x86_image(void)
 	IMAGE_FDE(m, true, AGAIN, 0x100, 0x0e, 0, 0x11, 16, 0x78);
 	IMAGE_FDE(m, false, REDZONE, 0x100, 0x0f, 5, 0x77, 0x78, 0x06, 0x23, 8);
 	IMAGE_FDE(m, false, WRONG, 0x100, 0x0e, 0xa8, 0x01);
+	IMAGE_FDE(m, false, LEFT, 0x100, 0x0e, 8, 0x10, 6, 2, 0x76, 0);
+	IMAGE_FDE(m, false, LEAVING, 0x100, 0x0c, 10, 0, 0x10, 6, 2, 0x76, 0, 0x10, 3, 2, 0x76, 0x70);
 	image_finish(m);
 	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
 	image.data[NO_CFI + 0x1b] = 0xe8;
