@@ -6,7 +6,7 @@
 
 #include "base/le.h"
 
-bool uw_go_root(const struct uw_module *m, uint64_t ra)
+static bool is_goexit(const struct uw_module *m, uint64_t ra)
 {
 	const uint8_t *p;
 	switch (m->arch->machine) {
@@ -19,6 +19,25 @@ bool uw_go_root(const struct uw_module *m, uint64_t ra)
 	default:
 		return false;
 	}
+}
+
+/* Where clone calls a new thread's function; should that return, the thread leaves with 111. */
+static bool is_clone(const struct uw_module *m, uint64_t ra)
+{
+	/* call *%r12; mov $111,%edi (go 1.21, src/runtime/sys_linux_amd64.s) */
+	static const uint8_t x86[] = {0x41, 0xff, 0xd4, 0xbf, 111, 0, 0, 0};
+	/* blr x0; mov w0,#111 (sys_linux_arm64.s) */
+	static const uint8_t arm[] = {0, 0, 0x3f, 0xd6, 0xe0, 0x0d, 0x80, 0x52};
+	bool is_arm = m->arch->machine == EM_AARCH64;
+	if (!is_arm && m->arch->machine != EM_X86_64)
+		return false;
+	const uint8_t *p = uw_module_bytes(m, ra - (is_arm ? 4 : 3), sizeof x86);
+	return p && !memcmp(p, is_arm ? arm : x86, sizeof x86);
+}
+
+bool uw_go_root(const struct uw_module *m, uint64_t ra)
+{
+	return is_goexit(m, ra) || is_clone(m, ra);
 }
 
 /* Where the process's first thread began: argc and argv are moved to an aligned sp, below which the
@@ -78,7 +97,8 @@ bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const st
 	    row->cfa_reg != m->arch->sp || row->cfa.off < 8 || row->cfa.off % 8 ||
 	    row->cfa.off / 8 > UINT16_MAX || !sp_elf_section(m->elf, ".note.go.buildid"))
 		return false;
-	if ((svma == fde->begin && uw_go_root(m, svma + 1)) || is_rt0(m, fde->begin)) {
+	if ((svma == fde->begin && is_goexit(m, svma + 1)) || is_clone(m, svma + 1) ||
+	    is_rt0(m, fde->begin)) {
 		*out = (struct uw_rule){.kind = UW_RULE_END};
 		return true;
 	}

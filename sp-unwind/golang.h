@@ -4,9 +4,10 @@
 
 #include "rule.h"
 
-/* Whether a return address is where a goroutine's frames end. Nobody calls Go's goexit: goroutines
- * begin as if its second instruction had (runtime.newproc1). What its own CFI calls the caller is
- * whatever the stack's former owner left there. */
+/* Whether a return address is where a goroutine's frames end, or a thread's own. Nobody calls Go's
+ * goexit: goroutines begin as if its second instruction had (runtime.newproc1). What its own CFI
+ * calls the caller is whatever the stack's former owner left there; clone's, what lies above a new
+ * thread's stack. */
 bool uw_go_root(const struct uw_module *m, uint64_t ra);
 
 /* The rule at an address of Go's code, whose row is CFI's. False: CFI says it all. */

@@ -42,6 +42,7 @@ enum {
 	GO_BARE = 0x1080,   /* mov 0x38(%rbx),%rsp */
 	GO_EXIT = 0x10c0,   /* nop; call; nop */
 	GO_START = 0x1100,  /* rt0_go */
+	GO_CLONE = 0x1140,  /* call *%r12; mov $111,%edi */
 	GO_FRAME = 0x6000,  /* .debug_frame */
 	GO_SECTIONS = 0x7000,
 };
@@ -67,8 +68,10 @@ static void go_image(struct image *m, const char *note)
 			     goexit[] = {0x90, 0xe8, 1, 2, 3, 0, 0x90};
 	static const uint8_t rt0[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf3, 0x48,
 				      0x83, 0xec, 0x28, 0x48, 0x83, 0xe4, 0xf0};
+	static const uint8_t clone[] = {0x41, 0xff, 0xd4, 0xbf, 111, 0, 0, 0};
 	image_new(m, EM_X86_64);
 	memcpy(m->data + GO_START, rt0, sizeof rt0);
+	memcpy(m->data + GO_CLONE + 0x20 - 3, clone, sizeof clone);
 	memcpy(m->data + GO_RECORD, record, sizeof record);
 	memcpy(m->data + GO_SWITCH, switches, sizeof switches);
 	memcpy(m->data + GO_BARE, bare, sizeof bare);
@@ -82,6 +85,7 @@ static void go_image(struct image *m, const char *note)
 	GO_FDE(m, GO_BARE, 0);
 	GO_FDE(m, GO_EXIT, 0);
 	GO_FDE(m, GO_START, 0);
+	GO_FDE(m, GO_CLONE, 0);
 	char names[64];
 	size_t frame_name = (size_t)snprintf(names, sizeof names, "%c%s", 0, note) + 1;
 	size_t table_name = frame_name + sizeof ".debug_frame";
@@ -144,6 +148,10 @@ static void test_go_rules(void)
 	stack[3] = RA(GO_START);
 	stack[4] = 1;
 	EXPECT("the first thread's root", UW_END, GO_RECORD + 0x20, SITE(GO_START));
+	at(GO_RECORD + 0x20);
+	stack[3] = RA(GO_CLONE);
+	stack[4] = 1; /* what lies above a thread's stack */
+	EXPECT("another thread's root", UW_END, GO_RECORD + 0x20, SITE(GO_CLONE));
 	at(GO_RECORD + 0x20);
 	stack[3] = RA(GO_BARE);
 	stack[4] = MAPPED(GO_EXIT + 1);
