@@ -112,6 +112,20 @@ void uw_row_mend(const struct uw_arch *arch, struct cfi_row *row, unsigned ra, u
 		reg[ra].rule = CFI_SAME; /* popped: it has its value back */
 }
 
+bool uw_fde_lands(const struct uw_arch *arch, const struct cfi_fde *fde)
+{
+	enum { SAVES_RAX = 0x80, SAVES_RDX = 0x81 }; /* DW_CFA_offset, with a slot behind it */
+	const uint8_t *p = fde->ops, *end = p + fde->n_ops;
+	if (arch->machine != EM_X86_64 || fde->cie.signal || fde->n_ops >= CFI_MARKS_FROM)
+		return false;
+	while (end - p >= 4 && (p = memchr(p, SAVES_RDX, (size_t)(end - p) - 3))) {
+		if (p[2] == SAVES_RAX && p[3] == p[1] + 1)
+			return true;
+		p++;
+	}
+	return false;
+}
+
 static struct uw_rule pack(const struct uw_arch *arch, const struct cfi_row *row, bool signal)
 {
 	const struct cfi_reg *ra = &row->reg[CFI_SMALL_RA];
@@ -310,8 +324,9 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 	 * itself has a say. */
 	if (same && fde.alone && !fde.cie.signal)
 		*same = (struct uw_span){row.begin, row.end < fde.end ? row.end : fde.end};
-	/* Another column than the ABI's: the full walk knows. */
-	if (fde.cie.ra_reg != m->arch->ra)
+	/* Another column than the ABI's: the full walk knows, and what to make of registers that
+	 * may be another frame's. */
+	if (fde.cie.ra_reg != m->arch->ra || uw_fde_lands(m->arch, &fde))
 		return (struct uw_rule){.kind = UW_RULE_COMPLEX};
 	struct uw_rule go;
 	if (uw_go_rule(m, s, &fde, &row, svma, &go))

@@ -57,6 +57,12 @@ struct uw_span {
  * rule is the same; empty when that is not known. May be NULL. */
 struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_span *same);
 
+/* Whether a function may leave by __builtin_eh_return, as libgcc's _Unwind_RaiseException and
+ * _Unwind_Resume do: it saves rax and rdx, which nobody else needs to have back, for the landing
+ * pad. Before it leaves it writes the registers of the frame that it goes to where it saved its
+ * caller's (uw_install_context_1), the return address last. x86-64 only. */
+bool uw_fde_lands(const struct uw_arch *arch, const struct cfi_fde *fde);
+
 /* glibc's _dl_runtime_resolve for AArch64 (2.36, sysdeps/aarch64/dl-trampoline.S) calls the CFA
  * what sp is at its first instruction, though the PLT has pushed x16 and the link register by then:
  * the return address is said to lie above the CFA, in the caller's frame. Of a row's n registers

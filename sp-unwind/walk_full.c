@@ -2,6 +2,7 @@
  * frame interprets its FDE; less than 1 % of the samples come here. */
 #include "expr.h"
 #include "golang.h"
+#include "insn.h"
 #include "walker.h"
 
 struct full {
@@ -11,6 +12,11 @@ struct full {
 	uint64_t bias;      /* of the frame's module */
 	uint32_t n_scanned; /* words that saved_sp() looked at, for all frames */
 	uint64_t missing;   /* the last address that an expression did not find */
+
+	/* fp may be that of a frame further up (rule.h, uw_fde_lands()); words and bytes of code
+	 * that own_fp() looked at, for all frames. */
+	bool landing;
+	uint32_t n_searched, n_code;
 };
 
 static bool is_known(const struct full *f, uint64_t reg)
@@ -161,6 +167,133 @@ static bool saved_sp(struct full *f, const struct cfi_row *row, uint64_t *cfa)
 	return false;
 }
 
+/* --- frames below a landing pad's, on x86-64 --- */
+
+#define RBP 6u /* DWARF's number */
+
+/* Whether a function jumps to another: to its cold part, most times. */
+static bool jumps_to(struct full *f, const struct uw_module *m, const struct cfi_fde *from,
+		     const struct cfi_fde *to)
+{
+	enum { JUMP = 5, CODE_MAX = 1 << 18 };
+	uint64_t n = from->end - from->begin;
+	if (n > CODE_MAX - f->n_code)
+		n = CODE_MAX - f->n_code;
+	f->n_code += (uint32_t)n;
+	const uint8_t *p = n < JUMP ? NULL : uw_module_bytes(m, from->begin, (size_t)n);
+	for (uint64_t i = 0; p && i + JUMP <= n; i++) {
+		uint64_t there = from->begin + i + JUMP + (uint64_t)(int32_t)sp_get32(p + i + 1);
+		bool jump = p[i] == 0xe9 || (i && p[i - 1] == 0x0f && (p[i] & 0xf0) == 0x80);
+		if (jump && there - to->begin < to->end - to->begin)
+			return true;
+	}
+	return false;
+}
+
+/* How far fp is above sp where a function with a frame record calls, by its prologue: push %rbp;
+ * mov %rsp,%rbp; pushes; sub. Further with alloca(). */
+static uint64_t frame_bytes(const struct uw_module *m, const struct cfi_fde *fde)
+{
+	enum { PROLOGUE = 64, SP = 4, FP = 5 };
+	uint64_t bytes = 0, n = fde->end - fde->begin;
+	struct uw_insn i;
+	bool framed = false;
+	if (n > PROLOGUE)
+		n = PROLOGUE;
+	const uint8_t *p = uw_module_bytes(m, fde->begin, (size_t)n), *end = p ? p + n : p;
+	for (; p && uw_insn_decode(p, (size_t)(end - p), &i); p += i.len) {
+		if (i.map != UW_MAP_ONE)
+			continue;
+		bool moves = (i.op == 0x89 && i.reg == SP && i.rm == FP) ||
+			     (i.op == 0x8b && i.reg == FP && i.rm == SP);
+		if (moves && i.has_modrm && !i.is_mem)
+			framed = true;
+		else if (i.op >= 0x50 && i.op <= 0x57)
+			bytes += framed ? 8 : 0;
+		else if (i.op >= 0x70 && (i.op <= 0x7f || i.op == 0xe8 || i.op == 0xe9))
+			break;
+		else if ((i.op == 0x83 || i.op == 0x81) && i.ext == 5 && i.rm == SP && !i.is_mem)
+			return framed && i.imm > 0 ? bytes + (uint32_t)i.imm : 0;
+	}
+	return framed ? bytes : 0;
+}
+
+/* Whether fp is the frame pointer of a call of fde's function, or of the one whose cold part that
+ * is: its frame record returns to behind one. *whole: that function. */
+static bool is_own(struct full *f, const struct cfi_fde *fde, uint64_t fp, struct cfi_fde *whole)
+{
+	struct uw_walk *k = f->k;
+	const struct cfi_section *s;
+	const struct uw_map *map;
+	uint64_t ra;
+	if (!uw_stack_u64(k, fp + 8, &ra))
+		return false;
+	struct uw_call call = uw_call_before(k, ra, &map);
+	if (call.kind != UW_CALL_DIRECT || map->bias != f->bias)
+		return false;
+	uint64_t target = ra - map->bias + (uint64_t)(int64_t)call.rel;
+	return uw_module_find(map->module, target, &s, whole) && whole->begin == target &&
+	       (target == fde->begin || jumps_to(f, map->module, whole, fde));
+}
+
+/* Whether the frame records from one on come to another one. */
+static bool leads_to(struct uw_walk *k, uint64_t from, uint64_t to)
+{
+	uint64_t next;
+	for (unsigned i = 0; i < 256 && from < to; i++, from = next)
+		if (!uw_stack_u64(k, from, &next) || next <= from)
+			return false;
+	return from == to;
+}
+
+static void set_fp(struct full *f, uint64_t fp)
+{
+	f->regs[RBP] = f->k->fp = fp;
+	f->known |= UINT64_C(1) << RBP;
+}
+
+#define LANDING_WORDS 16384u
+
+/* The frame that threw, or one that is being cleaned up, has a frame record, and fp may be that of
+ * the frame with the landing pad already: then its own one is nearer, and leads there. It is where
+ * the prologue put it, behind a call, or returns to behind a call of this function. Where fp points
+ * to nothing, whatever follows is a guess. */
+static void own_fp(struct full *f, const struct uw_module *m, const struct cfi_fde *fde)
+{
+	struct uw_walk *k = f->k;
+	uint64_t at = k->sp, ra, fp = is_known(f, RBP) ? f->regs[RBP] : UW_FP_LOST;
+	bool lost = fp & 7 || fp < k->sp || fp - k->sp > UW_FRAME_MAX;
+	const struct uw_map *map;
+	struct cfi_fde whole = *fde, other;
+	bool own = !lost && is_own(f, fde, fp, &whole);
+	uint64_t bytes = frame_bytes(m, own ? &whole : fde);
+	if (lost)
+		k->guessed = k->out->n;
+	if (bytes && (lost || leads_to(k, at + bytes, fp)) &&
+	    uw_stack_u64(k, at + bytes + 8, &ra) &&
+	    uw_call_before(k, ra, &map).kind > UW_CALL_UNKNOWN)
+		return set_fp(f, at + bytes);
+	for (; !own && f->n_searched < LANDING_WORDS && (lost || at < fp);
+	     f->n_searched++, at += 8) {
+		if (!uw_stack_u64(k, at + 8, &ra))
+			return;
+		if ((lost || leads_to(k, at, fp)) && is_own(f, fde, at, &other))
+			return set_fp(f, at);
+	}
+}
+
+/* What is known of fp when a row is met: whether it is this frame's. */
+static void mend_fp(struct full *f, const struct uw_module *m, const struct cfi_fde *fde,
+		    const struct cfi_row *row)
+{
+	const struct uw_arch *a = f->k->arch;
+	bool record = row->reg[a->fp].rule == CFI_OFFSET;
+	if (f->landing && row->cfa.rule == CFI_REG && row->cfa_reg == a->fp && record &&
+	    row->cfa.off == 16 && row->reg[a->fp].off == -16 && !f->k->exact)
+		own_fp(f, m, fde);
+	f->landing = uw_fde_lands(a, fde) || (f->landing && !record);
+}
+
 /* One step by a row. */
 static int row_step(struct full *f, const struct cfi_fde *fde, const struct cfi_row *row)
 {
@@ -291,6 +424,7 @@ static int frame_step(struct full *f, const struct uw_map *map)
 		return plain_step(f, map);
 	if (!cfi_row_full(section, &fde, svma, &row))
 		return UW_BAD_CFA;
+	mend_fp(f, map->module, &fde, &row);
 	uw_row_mend(k->arch, &row, cfi_ra_slot(&fde.cie), CFI_SLOTS);
 	struct uw_rule go;
 	if (uw_go_rule(map->module, section, &fde, &row, svma, &go))
@@ -302,7 +436,7 @@ int uw_walk_full(struct uw_walk *k, uint32_t frames)
 {
 	struct full f = {.k = k};
 	sample_regs(&f);
-	for (uint32_t i = 0; i < frames; i++) {
+	for (uint32_t i = 0; i < frames || f.landing; i++) {
 		const struct uw_map *map = uw_map_find(k->w, k->s->space, uw_look(k));
 		k->out->stop_map = map;
 		if (!map && k->out->n && !k->exact) {

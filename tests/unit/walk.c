@@ -108,8 +108,7 @@ static void test_signals(void)
 	stack[0] = RA(SIGNAL);
 	stack[1] = MAPPED(PUSHED);
 	stack[3] = SP - 0x10000; /* a signal stack above: the interrupted one was not copied */
-	EXPECT("an interrupted stack that was not copied", UW_NO_STACK, LEAF, SITE(SIGNAL),
-	       PUSHED);
+	EXPECT("an interrupted stack that was not copied", UW_NO_STACK, LEAF, SITE(SIGNAL), PUSHED);
 
 	at(LEAF);
 	stack[0] = RA(SIMPLE);
@@ -189,6 +188,33 @@ static void test_circle(void)
 	stack[10] = ADDR(0);
 	walk();
 	tap_ok(out.stop == UW_DEPTH && out.n == UW_MAX_FRAMES, "so it does with all registers");
+}
+
+/* A throw on its way to the landing pad in CATCHES: where libgcc saved rbp stands already the one
+ * of that frame, or what it had in there. */
+static void test_landing(void)
+{
+	static const uint64_t landing_rbp[] = {ADDR(20), ADDR(12), 3};
+	for (size_t i = 0; i < 6; i++) {
+		uint64_t throws = i < 3 ? THROWS : COLD;
+		at(LEAF);
+		stack[0] = RA(LANDS);
+		stack[4] = landing_rbp[i % 3]; /* rbp at CFA - 16 */
+		stack[5] = RA(throws);         /* its sp is 6 words up */
+		stack[12] = ADDR(20);          /* its frame record */
+		stack[13] = RA(CATCHES);
+		stack[20] = 0; /* that of CATCHES */
+		stack[21] = RA(ROOT);
+		EXPECT("a frame that throws is found whosever frame pointer is there",
+		       i % 3 == 2 ? UW_GUESSED : UW_END, LEAF, SITE(LANDS), SITE(throws), SITE(CATCHES),
+		       SITE(ROOT));
+	}
+	at(LEAF);
+	stack[0] = RA(LANDS);
+	stack[4] = 3;
+	stack[5] = RA(CATCHES);
+	walk();
+	tap_ok(out.stop != UW_END, "where it is not found the chain does not seem whole");
 }
 
 /* The sp that CFI looks for below sp also stands in the frame. */
@@ -561,6 +587,7 @@ int main(void)
 	test_signals();
 	test_nowhere();
 	test_circle();
+	test_landing();
 	test_saved_sp();
 	test_wrong();
 	test_plt();

@@ -32,7 +32,11 @@ enum {
 	WRONG = 0x3400,     /* CFA = rsp + 168, of code that has no frame */
 	LEFT = 0x3500,      /* CFA = rsp + 8, rbp at *rbp: DRAP's last instruction */
 	LEAVING = 0x3600,   /* CFA = r10, rbp at *rbp, rbx at *(rbp - 16) */
-	AGAIN = 0x3200,     /* a signal frame whose CFA is rsp, return address 64 above */
+	LANDS = 0x3700, /* CFA = rsp + 40; rbp, rdx and rax saved: it may leave for a landing pad */
+	THROWS = 0x3800,  /* CFA = rbp + 16, a frame of 48 bytes; called by CATCHES + 0x20 */
+	COLD = 0x3900,    /* THROWS's cold part */
+	CATCHES = 0x3a00, /* CFA = rbp + 16, called by ROOT */
+	AGAIN = 0x3200,   /* a signal frame whose CFA is rsp, return address 64 above */
 };
 
 static struct image image;
@@ -52,6 +56,14 @@ static struct uw_sample sample;
 #define SITE(function) ((function) + 0x1f)
 
 enum { AX, BX, CX, DX, SI, DI, BP, SPI, IP, R8 = 9, R10 = 11 };
+
+/* A jump or call at an address of the image. */
+static inline void image_call(uint32_t from, uint8_t op, uint32_t to)
+{
+	const int32_t rel = (int32_t)(to - from - 5);
+	image.data[from] = op;
+	memcpy(image.data + from + 1, &rel, 4);
+}
 
 static inline void x86_image(void)
 {
@@ -80,7 +92,12 @@ static inline void x86_image(void)
 	IMAGE_FDE(m, false, REDZONE, 0x100, 0x0f, 5, 0x77, 0x78, 0x06, 0x23, 8);
 	IMAGE_FDE(m, false, WRONG, 0x100, 0x0e, 0xa8, 0x01);
 	IMAGE_FDE(m, false, LEFT, 0x100, 0x0e, 8, 0x10, 6, 2, 0x76, 0);
-	IMAGE_FDE(m, false, LEAVING, 0x100, 0x0c, 10, 0, 0x10, 6, 2, 0x76, 0, 0x10, 3, 2, 0x76, 0x70);
+	IMAGE_FDE(m, false, LEAVING, 0x100, 0x0c, 10, 0, 0x10, 6, 2, 0x76, 0, 0x10, 3, 2, 0x76,
+		  0x70);
+	IMAGE_FDE(m, false, LANDS, 0x100, 0x0e, 40, 0x86, 2, 0x81, 3, 0x80, 4);
+	IMAGE_FDE(m, false, THROWS, 0x100, 0x0c, 6, 16, 0x86, 2);
+	IMAGE_FDE(m, false, COLD, 0x100, 0x0c, 6, 16, 0x86, 2);
+	IMAGE_FDE(m, false, CATCHES, 0x100, 0x0c, 6, 16, 0x86, 2);
 	image_finish(m);
 	/* Calls before the return addresses without CFI: one direct, to NO_CFI + 0x100. */
 	image.data[NO_CFI + 0x1b] = 0xe8;
@@ -89,6 +106,12 @@ static inline void x86_image(void)
 	image.data[NO_CFI + 0x11e] = 0xff; /* call *%rax before 0x120 */
 	image.data[NO_CFI + 0x11f] = 0xd0;
 	image.data[NO_CFI + 0x210] = 0x90; /* not blank, no call */
+	/* push %rbp; mov %rsp,%rbp; push %rbx; sub $40,%rsp; …; jmp COLD; the calls of both */
+	const uint8_t prologue[] = {0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xec, 40};
+	memcpy(image.data + THROWS, prologue, sizeof prologue);
+	image_call(THROWS + 0x40, 0xe9, COLD);
+	image_call(CATCHES + 0x1b, 0xe8, THROWS);
+	image_call(ROOT + 0x1b, 0xe8, CATCHES);
 	const uint8_t restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 	memcpy(image.data + NO_CFI + 0x300, restorer, sizeof restorer);
 }
