@@ -126,6 +126,7 @@ static bool same(const struct value *a, const struct value *b)
 
 struct way {
 	uint64_t pc;
+	uint32_t n_calls;
 	struct value regs[N_REGS];
 	/* Words that were written on the way; the oldest gives place. */
 	struct {
@@ -411,6 +412,15 @@ static enum outcome jump_anywhere(struct search *s, const struct way *w, const s
 	return is_new(s, w->pc) ? GOES_ON : DEAD;
 }
 
+/* Go's functions begin with a look at their stack's limit, that of g or g0: cmp 16(%r14),%reg, by
+ * rcx until 1.16. Their last instructions call for more stack and jump there, behind calls that
+ * panic. Who gets there from the body came through one of those, which does not return. */
+static bool is_go_begin(const struct uw_insn *i)
+{
+	return i->op == 0x3b && i->is_mem && i->wide && !i->indexed &&
+	       (i->disp == 16 || i->disp == 24) && (i->rm == 14 || (i->rm == 1 && i->reg == RSP));
+}
+
 static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 {
 	struct uw_insn i;
@@ -424,6 +434,9 @@ static enum outcome step(struct search *s, struct way *w, struct uw_rule *out)
 	uint8_t effect = one ? one_byte_effect[i.op] : two_byte_effect[i.op];
 	if (one)
 		s->called = effect == CALL || (effect == FF && i.ext == 2);
+	w->n_calls += one && s->called;
+	if (one && w->n_calls > 1 && is_go_begin(&i))
+		return DEAD;
 	if (effect < FF) {
 		affect(w, &i, effect);
 		return GOES_ON;
