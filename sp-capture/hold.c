@@ -228,6 +228,24 @@ static _Noreturn void watchdog(const struct cap_hold *h, int fd)
 	_exit(0);
 }
 
+/* A keeper that comes too late to look at the time is ended by its own alarm. */
+static bool is_late(int signal)
+{
+	return signal == SIGALRM;
+}
+
+/* Why there is no report. */
+static int why_silent(pid_t keeper)
+{
+	siginfo_t how = {0};
+	int rc;
+	do
+		rc = waitid(P_PID, (id_t)keeper, &how, WEXITED | WNOWAIT | __WALL);
+	while (rc < 0 && errno == EINTR);
+	bool killed = rc == 0 && how.si_code == CLD_KILLED;
+	return killed && is_late(how.si_status) ? TIMED_OUT : KEEPER_DEAD;
+}
+
 static int start(struct cap_hold *h, void (*run)(const struct cap_hold *, int), struct report *r,
 		 struct sp_err *err)
 {
@@ -249,7 +267,7 @@ static int start(struct cap_hold *h, void (*run)(const struct cap_hold *, int), 
 		n = read(fds[0], r, sizeof *r);
 	while (n < 0 && errno == EINTR);
 	if (n != sizeof *r)
-		*r = (struct report){KEEPER_DEAD, 0};
+		*r = (struct report){why_silent(keeper), 0};
 	h->keeper = keeper;
 	h->fd = fds[0];
 	return 0;
@@ -323,7 +341,7 @@ int cap_hold_end(struct cap_hold *h, struct sp_err *err)
 	if (h->by_signal && WIFSIGNALED(status))
 		send_signal(h, SIGCONT);
 	end(h);
-	if (early && WIFSIGNALED(status))
+	if (early && WIFSIGNALED(status) && !is_late(WTERMSIG(status)))
 		return sp_err_set(err, SP_ERR_IO, EINTR,
 				  "the hold ended early: signal %d to our process that held it",
 				  WTERMSIG(status));
