@@ -236,12 +236,15 @@ static bool is_own(struct full *f, const struct cfi_fde *fde, uint64_t fp, struc
 	       (target == fde->begin || jumps_to(f, map->module, whole, fde));
 }
 
+#define LANDING_WORDS 32768u
+
 /* Whether the frame records from one on come to another one. */
-static bool leads_to(struct uw_walk *k, uint64_t from, uint64_t to)
+static bool leads_to(struct full *f, uint64_t from, uint64_t to)
 {
 	uint64_t next;
-	for (unsigned i = 0; i < 256 && from < to; i++, from = next)
-		if (!uw_stack_u64(k, from, &next) || next <= from)
+	for (; from < to; from = next)
+		if (f->n_searched++ >= LANDING_WORDS || !uw_stack_u64(f->k, from, &next) ||
+		    next <= from)
 			return false;
 	return from == to;
 }
@@ -251,8 +254,6 @@ static void set_fp(struct full *f, uint64_t fp)
 	f->regs[RBP] = f->k->fp = fp;
 	f->known |= UINT64_C(1) << RBP;
 }
-
-#define LANDING_WORDS 16384u
 
 /* The frame that threw, or one that is being cleaned up, has a frame record, and fp may be that of
  * the frame with the landing pad already: then its own one is nearer, and leads there. It is where
@@ -269,7 +270,7 @@ static void own_fp(struct full *f, const struct uw_module *m, const struct cfi_f
 	uint64_t bytes = frame_bytes(m, own ? &whole : fde);
 	if (lost)
 		k->guessed = k->out->n;
-	if (bytes && (lost || leads_to(k, at + bytes, fp)) &&
+	if (bytes && (lost || leads_to(f, at + bytes, fp)) &&
 	    uw_stack_u64(k, at + bytes + 8, &ra) &&
 	    uw_call_before(k, ra, &map).kind > UW_CALL_UNKNOWN)
 		return set_fp(f, at + bytes);
@@ -277,7 +278,7 @@ static void own_fp(struct full *f, const struct uw_module *m, const struct cfi_f
 	     f->n_searched++, at += 8) {
 		if (!uw_stack_u64(k, at + 8, &ra))
 			return;
-		if ((lost || leads_to(k, at, fp)) && is_own(f, fde, at, &other))
+		if ((lost || leads_to(f, at, fp)) && is_own(f, fde, at, &other))
 			return set_fp(f, at);
 	}
 }
