@@ -169,8 +169,6 @@ static bool saved_sp(struct full *f, const struct cfi_row *row, uint64_t *cfa)
 
 /* --- frames below a landing pad's, on x86-64 --- */
 
-#define RBP 6u /* DWARF's number */
-
 /* Whether a function jumps to another: to its cold part, most times. */
 static bool jumps_to(struct full *f, const struct uw_module *m, const struct cfi_fde *from,
 		     const struct cfi_fde *to)
@@ -251,8 +249,9 @@ static bool leads_to(struct full *f, uint64_t from, uint64_t to)
 
 static void set_fp(struct full *f, uint64_t fp)
 {
-	f->regs[RBP] = f->k->fp = fp;
-	f->known |= UINT64_C(1) << RBP;
+	unsigned reg = f->k->arch->fp;
+	f->regs[reg] = f->k->fp = fp;
+	f->known |= UINT64_C(1) << reg;
 }
 
 /* The frame that threw, or one that is being cleaned up, has a frame record, and fp may be that of
@@ -262,7 +261,7 @@ static void set_fp(struct full *f, uint64_t fp)
 static void own_fp(struct full *f, const struct uw_module *m, const struct cfi_fde *fde)
 {
 	struct uw_walk *k = f->k;
-	uint64_t at = k->sp, ra, fp = is_known(f, RBP) ? f->regs[RBP] : UW_FP_LOST;
+	uint64_t at = k->sp, ra, fp = k->fp;
 	bool lost = fp & 7 || fp < k->sp || fp - k->sp > UW_FRAME_MAX;
 	const struct uw_map *map;
 	struct cfi_fde whole = *fde, other;

@@ -31,7 +31,8 @@ holds() { # GOT WANTED
 need_tracefs() {
 	local at=/sys/kernel/tracing
 	[ "$(id -u)" = 0 ] || skip "tracepoints need root"
-	[ -e $at/events ] || mount -t tracefs tracefs $at 2>/dev/null || [ -e $at/events ] || skip "this kernel has no tracefs"
+	[ -e $at/events ] || mount -t tracefs tracefs $at 2>/dev/null || [ -e $at/events ] ||
+		skip "this kernel has no tracefs"
 }
 
 # Of suites that record live: a folder of the test's own; what it started (pids) and what it published

@@ -32,11 +32,11 @@ enum {
 	WRONG = 0x3400,     /* CFA = rsp + 168, of code that has no frame */
 	LEFT = 0x3500,      /* CFA = rsp + 8, rbp at *rbp: DRAP's last instruction */
 	LEAVING = 0x3600,   /* CFA = r10, rbp at *rbp, rbx at *(rbp - 16) */
-	LANDS = 0x3700, /* CFA = rsp + 40; rbp, rdx and rax saved: it may leave for a landing pad */
-	THROWS = 0x3800,  /* CFA = rbp + 16, a frame of 48 bytes; called by CATCHES + 0x20 */
-	COLD = 0x3900,    /* THROWS's cold part */
-	CATCHES = 0x3a00, /* CFA = rbp + 16, called by ROOT */
-	AGAIN = 0x3200,   /* a signal frame whose CFA is rsp, return address 64 above */
+	LANDS = 0x3700,     /* CFA = rsp + 40; rbp, rdx, rax saved: it may leave for a landing pad */
+	THROWS = 0x3800,    /* CFA = rbp + 16, a frame of 48 bytes; called by CATCHES + 0x20 */
+	COLD = 0x3900,      /* THROWS's cold part */
+	CATCHES = 0x3a00,   /* CFA = rbp + 16, called by ROOT */
+	AGAIN = 0x3200,     /* a signal frame whose CFA is rsp, return address 64 above */
 };
 
 static struct image image;
