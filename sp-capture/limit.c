@@ -91,11 +91,19 @@ int cap_limit_init(struct cap_limit *l, const struct cap_options *o, int fd, cha
 			  (unsigned long long)(l->min_free_bytes >> 20));
 }
 
+bool cap_limit_is_due(const struct cap_limit *l, uint64_t stream_bytes, uint64_t now_ns)
+{
+	uint64_t room = l->free_bytes > l->min_free_bytes ? l->free_bytes - l->min_free_bytes : 0;
+	return now_ns - l->looked_ns >= LOOK_NS ||
+	       (has_disk(l) && stream_bytes - l->looked_bytes > room / 2);
+}
+
 bool cap_limit_reached(struct cap_limit *l, uint64_t stream_bytes, uint64_t now_ns)
 {
-	if (now_ns - l->looked_ns < LOOK_NS)
+	if (!cap_limit_is_due(l, stream_bytes, now_ns))
 		return false;
 	l->looked_ns = now_ns;
+	l->looked_bytes = stream_bytes;
 	if (l->o->max_bytes && (l->dir ? spool_bytes(l) : stream_bytes) >= l->o->max_bytes)
 		l->state = CAP_MAX_SIZE;
 	else if (is_low(l))

@@ -643,6 +643,8 @@ is_whole() { # FILE
 	esac
 }
 
+has_bytes() { [ "$(stat -c %s "$2")" -ge "$1" ]; } # N FILE: or more
+
 # What the end record of s names, which must be of a whole recording.
 ended_by() {
 	stream ext s | awk '$1 == "end" && $2 == "status=0" { print substr($3, 10) }'
@@ -699,17 +701,19 @@ ended_by() {
 	small=$PWD/small
 	start threads 60000
 	local out status
-	# By default a hundredth is left: 1 MiB here.
+	# By default a hundredth is left: 1 MiB here. At 50 Hz the recording itself needs seconds for
+	# what others leave of it.
 	for out in small/x.spool small/x.data small/raw; do
 		rm -f small/* log
 		if [ $out = small/raw ]; then
-			sp-capture -p "$pid" >$out 2>log 3>&- &
+			sp-capture -F 50 -p "$pid" >$out 2>log 3>&- &
 		else
-			sp-capture -p "$pid" -o $out 2>log 3>&- &
+			sp-capture -F 50 -p "$pid" -o $out 2>log 3>&- &
 		fi
 		capture=$!
 		pids+=("$capture")
 		await grep -q recording log
+		[ $out = small/x.spool ] || await has_bytes 40000 $out # beyond its head: samples
 		# The recording grows meanwhile; when it fills the disk itself, that ends it too.
 		until fallocate -l "$(($(stat -f -c '%a * %S' small) - 900000))" small/others; do
 			kill -0 "$capture" || break

@@ -247,6 +247,19 @@ static void test_room(void)
 	tap_eq(cap_limit_min_free((uint64_t)20 << 30), ((uint64_t)20 << 30) / 100,
 	       "a hundredth of a file system is left");
 	tap_eq(cap_limit_min_free((uint64_t)4 << 40), (uint64_t)512 << 20, "at most 512 MiB");
+	struct cap_limit l = {.on_disk = true,
+			      .looked_ns = 5000000000,
+			      .looked_bytes = 1000,
+			      .free_bytes = 3 << 20,
+			      .min_free_bytes = 1 << 20};
+	uint64_t half = 1000 + (1 << 20);
+	tap_ok(!cap_limit_is_due(&l, half, 5099999999), "half the room is there: no look");
+	tap_ok(cap_limit_is_due(&l, half, 5100000000), "but after a tenth of a second");
+	tap_ok(cap_limit_is_due(&l, half + 1, 5000000001), "and once half of it may be used up");
+	l.free_bytes = 0;
+	tap_ok(cap_limit_is_due(&l, 1001, 5000000001), "and at each byte when there is none");
+	l.on_disk = false;
+	tap_ok(!cap_limit_is_due(&l, half * 9, 5000000001), "a pipe has no room to look at");
 }
 
 int main(void)
