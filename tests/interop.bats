@@ -195,7 +195,8 @@ END
 }
 
 @test "a group of which one event samples: each event has what was read, as in perf" {
-	perf record -q -e '{cpu-clock:u,page-faults:u}:S' -c 1000000 -g -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
+	# On one CPU: each has a group of its own, and its first millisecond is where the faults are.
+	taskset -c "$(a_cpu)" perf record -q -e '{cpu-clock:u,page-faults:u}:S' -c 1000000 -g -o x.data -- "$SP_PROG/chain-pie" 200 >/dev/null 2>perf.log
 	sp-unwind -q x.data >x.pipe
 	for f in x.data x.pipe; do
 		perf script --no-inline -F time,period,event -G --ns -i "$f" 2>perf.log | awk '{ gsub("[.:]", "", $1); sub(":$", "", $3); print $1, $3, $2 }' | sort >want

@@ -59,6 +59,9 @@ await() { # COMMAND…
 	done
 }
 
+# The first of the CPUs that this test may run on.
+a_cpu() { awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status; }
+
 catches() { # PID: SIGTERM (bit 14) has a handler
 	(((0x$(awk '/^SigCgt/ { print $2 }' /proc/"$1"/status) >> 14) & 1))
 }

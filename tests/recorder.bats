@@ -191,7 +191,7 @@ start_names() {
 	sampled
 }
 # All that it does is on one CPU, and so are its records.
-pin() { taskset -acp "$(awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status)" "$pid" >taskset.out; }
+pin() { taskset -acp "$(a_cpu)" "$pid" >taskset.out; }
 step() { : >start.out; printf %s "$1" >&9; await grep -q "done $1" start.out; }
 summaries() { sed -n 's/.*control: \([0-9]*\) samples.*/\1/p' log; }
 has_more() { [ "$(summaries | wc -l)" -gt "$1" ]; }
