@@ -1,4 +1,5 @@
 #include "elf/minidebug.h"
+#include "elf/pclntab.h"
 #include "sym/symfile.h"
 
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include "sym/dwarf.h"
 #include "sym/symfile_memo.h"
 #include "sym/symtab.h"
+
+#define GO_LEVELS_MAX 64u
 
 struct sp_symfile {
 	struct sp_elf elf;
@@ -23,8 +26,11 @@ struct sp_symfile {
 	bool symbols_read, symbols_problem;
 	struct sp_symfile_memo memo;
 	struct sp_dwarf *dwarf; /* owned; NULL when there is none */
-	struct sp_map64 shown;  /* address of a raw name: index in names */
-	const char **names;     /* owned array; strings in pool */
+	struct sp_pclntab go;   /* of a Go program */
+	bool has_go;
+	struct sp_dwarf_level *go_levels; /* owned; [GO_LEVELS_MAX], of the last look-up */
+	struct sp_map64 shown;            /* address of a raw name: index in names */
+	const char **names;               /* owned array; strings in pool */
 	size_t n_names, names_cap;
 	struct sp_strpool pool;
 	struct sp_buf text;
@@ -72,8 +78,9 @@ static int read_symbols(struct sp_symfile *s, struct sp_err *err)
 		if (s->has_mini)
 			sp_symtab_add(&s->symtab, &s->mini);
 	}
+	s->has_go = sp_pclntab_open(&s->go, &s->elf);
 	int rc = sp_symtab_finish(&s->symtab, &s->elf, err);
-	if (rc >= 0 && !s->problem[0] && !s->dwarf && sp_symtab_is_empty(&s->symtab))
+	if (rc >= 0 && !s->problem[0] && !s->dwarf && !s->has_go && sp_symtab_is_empty(&s->symtab))
 		snprintf(s->problem, sizeof s->problem, "no symbols");
 	return rc;
 }
@@ -191,11 +198,12 @@ void sp_symfile_close(struct sp_symfile *s)
 	if (!s)
 		return;
 	/* What the symbol tables could not tell may be told another time. */
-	bool lasts = s->dwarf || !sp_symtab_is_empty(&s->symtab);
+	bool lasts = s->dwarf || s->has_go || !sp_symtab_is_empty(&s->symtab);
 	if (s->symbols_read && !s->symbols_problem && lasts)
 		sp_symfile_memo_save(&s->memo, &s->elf, s->has_debug ? &s->debug : NULL, s->dwarf);
 	sp_symfile_memo_deinit(&s->memo);
 	sp_dwarf_close(s->dwarf);
+	free(s->go_levels);
 	sp_symtab_deinit(&s->symtab);
 	if (s->has_mini)
 		sp_elf_close(&s->mini);
@@ -294,6 +302,54 @@ static bool is_told_by_symbols(struct sp_symfile *s, uint64_t svma, struct sp_sy
 	       sp_symtab_find(&s->symtab, svma, NULL, symbol);
 }
 
+/* Go's linker writes the middle dots of some names (type:.eq…·7) as dots into symbol tables. */
+static const char *go_name(struct sp_symfile *s, const char *name)
+{
+	static const char middle_dot[] = "\xc2\xb7";
+	const char *dot = name ? strstr(name, middle_dot) : NULL;
+	if (!dot)
+		return name;
+	s->text.len = 0;
+	for (; dot; name = dot + strlen(middle_dot), dot = strstr(name, middle_dot)) {
+		sp_buf_add(&s->text, name, (size_t)(dot - name));
+		sp_buf_str(&s->text, ".");
+	}
+	sp_buf_str(&s->text, name);
+	return s->text.failed ? NULL
+			      : sp_strpool_add(&s->pool, (const char *)s->text.data, s->text.len);
+}
+
+/* What Go's own table knows: the levels of an address that DWARF does not have, as sp_dwarf_lookup
+ * gives them. */
+static int ask_go(struct sp_symfile *s, uint64_t svma, const struct sp_dwarf_level **out,
+		  uint64_t *func_start, struct sp_err *err)
+{
+	struct sp_go_func f;
+	struct sp_go_level levels[GO_LEVELS_MAX];
+	if (!s->has_go || !sp_pclntab_find(&s->go, svma, &f))
+		return 0;
+	if (!s->go_levels) {
+		s->go_levels = calloc(GO_LEVELS_MAX, sizeof *s->go_levels);
+		if (!s->go_levels)
+			return sp_err_nomem(err);
+		if (!s->options.no_inline)
+			sp_pclntab_find_inlined(&s->go);
+	}
+	unsigned max = s->options.no_inline ? 1 : GO_LEVELS_MAX;
+	unsigned n = sp_pclntab_levels(&s->go, &f, svma, levels, max);
+	if (!levels[n - 1].name)
+		return 0;
+	for (unsigned i = 0; i < n; i++)
+		s->go_levels[i] = (struct sp_dwarf_level){
+			.name = go_name(s, levels[i].name),
+			.file = s->options.no_lines ? NULL : levels[i].file,
+			.line = s->options.no_lines ? 0 : levels[i].line,
+		};
+	*out = s->go_levels;
+	*func_start = f.begin;
+	return (int)n;
+}
+
 static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
 	       uint64_t *func_start, struct sp_err *err)
 {
@@ -311,6 +367,8 @@ static int ask(struct sp_symfile *s, uint64_t svma, const struct sp_name **out,
 		return 1;
 	}
 	if (s->dwarf && (n = sp_dwarf_lookup(s->dwarf, svma, &from, &start, err)) < 0)
+		return n;
+	if (!n && (n = ask_go(s, svma, &from, &start, err)) < 0)
 		return n;
 	const char *outer = outer_name(s, svma, n ? &from[n - 1] : NULL, &start);
 	if (!n && !outer)

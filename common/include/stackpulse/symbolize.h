@@ -50,7 +50,8 @@ enum sp_frame_kind {
 
 enum sp_origin {
 	SP_ORIGIN_ADDRESS, /* no name: the address alone */
-	SP_ORIGIN_ELF,     /* a file's symbols or debug information, or an external symbolizer */
+	SP_ORIGIN_ELF,     /* a file's symbols, debug information or Go function table, or an
+			      external symbolizer */
 	SP_ORIGIN_PERF_MAP, /* a perf map or a jitdump */
 	SP_ORIGIN_KERNEL,   /* kallsyms */
 };
