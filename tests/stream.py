@@ -13,10 +13,15 @@ stream.py doubled FILE US  the threads of which two samples in five, of five at 
                          the same CPU in less than US: two events sample them
 stream.py forks FILE     pid, tid, parent's pid of every birth
 stream.py types FILE     how many records of each type
+stream.py until FILE KIND N PID…   wait until FILE, which grows, holds N of KIND - samples, waits - of each
+                         PID; a minute at most
 """
 import collections
+import mmap
+import os
 import struct
 import sys
+from time import monotonic, sleep
 
 KINDS = {1: "start", 2: "exec", 3: "runtime", 4: "object", 5: "loss", 6: "counters", 7: "end", 8: "tail", 9: "wait"}
 FORK, SAMPLE, EXT = 7, 9, 65
@@ -30,6 +35,42 @@ def records(data):
         assert size >= 8 and at + size <= len(data), f"a cut record at {at}"
         yield at, kind, misc, data[at:at + size]
         at += size
+
+
+def growing(f, end):
+    """The records of a file that is being written, each once, until end."""
+    at, size = 16, 8
+    while monotonic() < end:
+        if os.fstat(f.fileno()).st_size < at + size:
+            sleep(0.02)
+            continue
+        record = os.pread(f.fileno(), size, at)
+        kind, _, whole = struct.unpack_from("<IHH", record)
+        assert whole >= 8, f"a record without length at {at}"
+        if size == whole:
+            yield kind, record
+            at, size = at + whole, 8
+        else:
+            size = whole
+
+
+def wait_until(f, kind, n, *pids):
+    left = {int(pid): int(n) for pid in pids}
+    end = monotonic() + 60
+    for number, r in growing(f, end):
+        if kind == "samples" and number == SAMPLE:
+            pid = struct.unpack_from("<i", r, 24)[0]
+        elif kind == "waits" and number == EXT and KINDS.get(struct.unpack_from("<H", r, 18)[0]) == "wait":
+            pid = struct.unpack_from("<i", r, 48 + 8)[0]
+        else:
+            continue
+        if pid in left:
+            left[pid] -= 1
+            if left[pid] <= 0:
+                del left[pid]
+                if not left:
+                    return
+    sys.exit(f"{kind} of these processes lack after a minute: {left}")
 
 
 def ext(data):
@@ -56,8 +97,8 @@ def objects(data):
 
 
 def sample(r):
-    """pid, tid, time, stack bytes used, stack bytes written"""
-    pid, tid, time = struct.unpack_from("<iiQ", r, 24)
+    """pid, tid, time in ns, stack bytes used, stack bytes written"""
+    pid, tid, ns = struct.unpack_from("<iiQ", r, 24)
     n, = struct.unpack_from("<Q", r, 56)
     at = 64 + 8 * n
     abi, = struct.unpack_from("<Q", r, at)
@@ -69,12 +110,17 @@ def sample(r):
         used, = struct.unpack_from("<Q", r, at)
         at += 8
     assert at == len(r) and size % 8 == 0 and size == (used + 7) // 8 * 8
-    return pid, tid, time, used, size
+    return pid, tid, ns, used, size
 
 
 def main(what, path, *args):
     with open(path, "rb") as f:
-        data = f.read()
+        if what == "until":
+            return wait_until(f, *args)
+        try:
+            data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):  # a pipe; nothing
+            data = f.read()
     if what == "order":
         last = n = 0
         late = []

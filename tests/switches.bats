@@ -80,8 +80,7 @@ stack_of_naps() {
 	sp-capture --engine=perf --off-cpu -k -p "$pid" >a 2>log.a 3>&- &
 	pids+=($!)
 	local perf=$!
-	enough() { [ "$(waits_of a "$pid")" -ge 60 ]; }
-	await enough
+	stream until a waits 60 "$pid"
 	kill -INT "$bpf" "$perf"
 	wait "$bpf" "$perf"
 	python3 "$TOP/tests/waits.py" a b "$pid"
@@ -196,12 +195,7 @@ tell() { # COMMAND ANSWER HOW_OFTEN_BY_THEN
 		await grep -q recording log
 		start_naps
 		local later=$pid
-		# Of both in one look: the stream of a busy machine is long.
-		has_waits() {
-			stream ext s | awk -v b="$before" -v l="$later" '$1 == "wait" { n[$3]++ }
-				END { exit !(n[b] >= 20 && n[l] >= 20) }'
-		}
-		await has_waits || fail "$engine" "$(cat log)"
+		stream until s waits 20 "$before" "$later" || fail "$engine" "$(cat log)"
 		kill -INT "$capture" || fail "$engine: it has ended" "$(cat log)"
 		wait "$capture"
 		stream order s
@@ -238,8 +232,7 @@ tell() { # COMMAND ANSWER HOW_OFTEN_BY_THEN
 		sp-capture --cgroup "$group" --engine=$engine --off-cpu >s 2>log 3>&- &
 		capture=$!
 		pids+=("$capture")
-		has_waits() { [ "$(waits_of s "$inside")" -ge 20 ]; }
-		await has_waits
+		stream until s waits 20 "$inside"
 		kill -INT "$capture" || fail "$engine: it has ended" "$(cat log)"
 		wait "$capture"
 		equal "$(stream ext s | awk '$1 == "wait" { print $2 }' | sort -u)" "$inside" "who waited"

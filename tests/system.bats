@@ -45,9 +45,8 @@ end() {
 	wait "$capture"
 }
 
-has_samples_of() { # PID: the stream so far holds ten samples of it
-	[ "$(stream stacks s 2>/dev/null | awk -v p="$1" '$1 == p' | wc -l)" -ge 10 ]
-}
+# Until the stream, which grows, holds ten samples of each.
+await_samples_of() { stream until s samples 10 "$@" || fail "$(cat log)"; } # PID…
 
 samples_of() { stream stacks s | awk -v p="$1" '$1 == p' | wc -l; }
 
@@ -93,7 +92,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	./meanwhile 300 >out 3>&- &
 	local meanwhile=$!
 	wait "$meanwhile"
-	await has_samples_of "$before"
+	await_samples_of "$before"
 	end
 	stream order s
 	holds "$(cat log)" "recording all processes ("
@@ -163,8 +162,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	start chain-pie kept 60000
 	local kept=$pid
 	begin -a --exclude "$out1" --exclude "$out2,$parent"
-	await has_samples_of "$kept"
-	await has_samples_of "$(cat child.pid)"
+	await_samples_of "$kept" "$(cat child.pid)"
 	end
 	equal "$(samples_of "$parent")" 0 "samples of the parent"
 	equal "$(samples_of "$out1")" 0 "samples of the first"
@@ -224,7 +222,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	await runs "$busy" busy
 	rm asleep busy
 	begin -a
-	await has_samples_of "$busy"
+	await_samples_of "$busy"
 	end
 	stream objects s >objects
 	grep -q "/busy (deleted)$" objects || fail "no image of what runs" "$(cat objects)"
@@ -276,9 +274,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	begin --cgroup "${group#"$(cgroup2)"}"
 	start_in "$group" chain-pie later 60000
 	later=$pid
-	await has_samples_of "$inside"
-	await has_samples_of "$nested"
-	await has_samples_of "$later"
+	await_samples_of "$inside" "$nested" "$later"
 	end
 	equal "$(samples_of "$outside")" 0 "samples of a process outside"
 	sp-unwind -q <s | sp-spool -q -o x.spool
@@ -287,7 +283,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	done
 	# The same by the id of the container, of which only one is in the scope below.
 	begin --cgroup "$id"
-	await has_samples_of "$nested"
+	await_samples_of "$nested"
 	end
 	equal "$(samples_of "$inside")" 0 "samples of a process of the group above"
 	kill -9 "$inside" "$nested" "$later"
@@ -298,7 +294,7 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	make_group
 	start_in "$group" chain-pie inside 60000
 	begin --cgroup "$group"
-	await has_samples_of "$pid"
+	await_samples_of "$pid"
 	kill -9 "$pid"
 	wait "$pid" 2>/dev/null || :
 	remove_group
@@ -362,17 +358,14 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	start chain-pie other 60000
 	taskset -pc 0,1 "$pinned" >/dev/null
 	begin -a
-	await has_samples_of "$pinned"
+	await_samples_of "$pinned"
 	away=$online
 	echo 0 >$online
 	echo 1 >$online
 	away=
 	await grep -q "CPU 1 is back: recorded from now on" log
 	taskset -pc 1 "$pinned" >/dev/null
-	local before
-	before=$(samples_of "$pinned")
-	more_samples() { [ "$(samples_of "$pinned")" -gt $((before + 100)) ]; }
-	await more_samples
+	stream until s samples $(($(samples_of "$pinned") + 110)) "$pinned"
 	end
 	equal "$(cat $online)" 1 "CPU 1"
 	[ "$(stream cpus s | awk -v p="$pinned" '$1 == p && $2 == 1 { print $3 }')" -ge 100 ]
@@ -426,11 +419,9 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	start chain-pie outside 60000
 	local outside=$pid
 	begin -a
-	local p
-	for p in "$docker" "$web" "$plain" "$outside"; do
-		await has_samples_of "$p"
-	done
+	await_samples_of "$docker" "$web" "$plain" "$outside"
 	end
+	local p
 	kill -9 "$docker" "$web" "$plain"
 	sp-unwind -q <s | sp-spool -q -o x.spool
 	sp-sym -q --group=container --format=folded x.spool >folded
