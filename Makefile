@@ -299,7 +299,7 @@ fuzzers: $(FUZZERS:%=$(BUILD)/fuzzers/%)
 
 FUZZ_MAKE = $(MAKE) -s --no-print-directory BUILD=build/fuzz CC=clang OPT='-O1 -g' SAN=fuzzer-no-link,address,undefined
 fuzz fuzz-smoke: test-deps
-	@$(MAKE) -s --no-print-directory all progs
+	@$(MAKE) -s --no-print-directory all progs test-tools
 	@+$(FUZZ_MAKE) fuzzers
 	@SP_BUILD='$(abspath $(BUILD))' SP_PROG='$(abspath $(PROG))' $(if $(filter fuzz,$@),DURATION=$(or $(DURATION),600),SEED=1 DURATION=10) \
 		tests/fuzz/run build/fuzz $(FUZZERS)

@@ -1,4 +1,5 @@
-/* --dump-cfi: the rows of a file, one in force at each address. */
+/* --dump-cfi: the rows of a file, one in force at each address; of Go's code without CFI those that
+ * its function table stands for. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -17,7 +18,8 @@ struct dump {
 		const struct cfi_section *section;
 		const struct cfi_index *index;
 	} level[LEVELS];
-	uint64_t end; /* of the last row */
+	const struct sp_pclntab *go; /* or NULL */
+	uint64_t end;                /* of the last row */
 	bool any;
 	uint64_t work; /* rows that were run through */
 	struct cfi_rows rows;
@@ -103,11 +105,53 @@ static void print_fde(struct dump *d, const struct cfi_section *s, size_t off, u
 	}
 }
 
+/* sp counts from where the caller's was: x86-64's calls push the return address above that,
+ * AArch64's functions store it where sp is then. */
+static void print_go_row(struct dump *d, uint64_t from, uint64_t to, int32_t used)
+{
+	bool is_arm = d->arch->machine == EM_AARCH64;
+	gap(d, from);
+	fprintf(d->out, "%" PRIx64 "\t%s%+" PRId64 "\t", from, d->arch->names[d->arch->sp],
+		(int64_t)used + (is_arm ? 0 : 8));
+	if (is_arm && !used)
+		fputs("s\tu\n", d->out);
+	else
+		fprintf(d->out, "c%+" PRId64 "\tu\n", is_arm ? -(int64_t)used : -8);
+	d->end = to;
+	d->any = true;
+}
+
+/* Of Go's functions in [begin, end). */
+static void print_go(struct dump *d, uint64_t begin, uint64_t end)
+{
+	struct sp_go_func f;
+	struct sp_go_values values;
+	struct sp_go_value v;
+	if (!d->go || d->arch->sp >= d->arch->n_names)
+		return;
+	uint32_t i = sp_pclntab_count(d->go, begin);
+	for (i -= i > 0; i < d->go->n_funcs && d->work < WORK_MAX; i++) {
+		if (!sp_pclntab_func(d->go, i, &f))
+			continue;
+		if (f.begin >= end)
+			break;
+		sp_pclntab_values(d->go, &f, f.pcsp, &values);
+		while (d->work++ < WORK_MAX && sp_pclntab_next(&values, &v)) {
+			uint64_t from = v.begin > begin ? v.begin : begin;
+			uint64_t to = v.end < end ? v.end : end;
+			if (from < to && (!d->any || from >= d->end))
+				print_go_row(d, from, to, v.value);
+		}
+	}
+}
+
 /* What this level has in [begin, end), and between its ranges what the next one has. */
 static void print_level(struct dump *d, unsigned level, uint64_t begin, uint64_t end)
 {
-	if (level == LEVELS || begin >= end)
+	if (begin >= end)
 		return;
+	if (level == LEVELS)
+		return print_go(d, begin, end);
 	const struct cfi_index *x = d->level[level].index;
 	uint64_t at = begin;
 	size_t low = 0, high = x ? x->n : 0;
@@ -143,6 +187,7 @@ int uw_dump_cfi(const struct uw_module *m, FILE *out, struct sp_err *err)
 		d.level[i + 1].section = &debug[i].section;
 		d.level[i + 1].index = &debug[i].index;
 	}
+	d.go = uw_module_pclntab(m);
 	print_level(&d, 0, 0, UINT64_MAX);
 	gap(&d, UINT64_MAX);
 	cfi_index_deinit(&eh);

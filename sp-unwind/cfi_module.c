@@ -228,6 +228,7 @@ void uw_module_free(struct uw_module *m)
 		free(d[i].owned);
 	}
 	free(d);
+	free(atomic_load(&m->pclntab));
 	for (unsigned i = 0; i < CFI_MARKED_BUCKETS; i++) {
 		for (struct cfi_marked *v = atomic_load(&m->marked[i]), *next; v; v = next) {
 			next = v->next;
@@ -287,6 +288,25 @@ const struct cfi_debug *uw_module_debug(const struct uw_module *cm)
 	}
 	pthread_mutex_unlock(&m->lock);
 	return d;
+}
+
+const struct sp_pclntab *uw_module_pclntab(const struct uw_module *cm)
+{
+	struct uw_module *m = lazily(cm);
+	struct sp_pclntab t;
+	uw_module_ready(m);
+	if (!atomic_load_explicit(&m->pclntab_sought, memory_order_acquire)) {
+		pthread_mutex_lock(&m->lock);
+		struct sp_pclntab *made = NULL;
+		if (!atomic_load(&m->pclntab_sought) && sp_pclntab_open(&t, m->elf) &&
+		    (made = malloc(sizeof *made))) {
+			*made = t;
+			atomic_store(&m->pclntab, made);
+		}
+		atomic_store_explicit(&m->pclntab_sought, true, memory_order_release);
+		pthread_mutex_unlock(&m->lock);
+	}
+	return atomic_load_explicit(&m->pclntab, memory_order_acquire);
 }
 
 /* Own index in place of the table. doubt_only: only if the table proves to be incomplete. */

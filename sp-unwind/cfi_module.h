@@ -7,6 +7,7 @@
 
 #include "arch.h"
 #include "cfi_table.h"
+#include "elf/pclntab.h"
 #include "walk.h"
 
 /* One .debug_frame with its index; made at the first address that .eh_frame does not know. */
@@ -59,6 +60,8 @@ struct uw_module {
 	_Atomic(struct cfi_index *) eh_index;     /* instead of a table that can't be trusted */
 	atomic_bool table_checked;                /* a gap was met, and the table found whole */
 	_Atomic(struct cfi_debug *) debug_frames; /* [CFI_DEBUGS] */
+	_Atomic(struct sp_pclntab *) pclntab;     /* Go's, once pclntab_sought; or NULL */
+	atomic_bool pclntab_sought;
 	_Atomic(struct cfi_marked *) marked[CFI_MARKED_BUCKETS];
 	unsigned n_marked;
 	/* By page: cfi_table_place of its first address; 0: not known yet. NULL: none yet. */
@@ -95,6 +98,8 @@ const uint8_t *uw_module_code(const struct uw_module *m, uint64_t svma, uint64_t
 /* The marks of an FDE's program, or NULL: it is short, or not .eh_frame's. */
 const struct cfi_marks *uw_module_marks(const struct uw_module *m, const struct cfi_section *s,
 					const struct cfi_fde *fde);
+/* Go's function table, or NULL: there is none. */
+const struct sp_pclntab *uw_module_pclntab(const struct uw_module *m);
 /* The .debug_frame's, CFI_DEBUGS of them, indexed; or NULL when memory ends. */
 const struct cfi_debug *uw_module_debug(const struct uw_module *m);
 

@@ -77,17 +77,63 @@ static size_t frame_record(const uint8_t *p, size_t n)
  * nanotime1, systemstack, time.now. */
 #define BY_HAND_MAX 1024u
 
-/* mov N(%reg),%rsp: to g0's stack. and $-16,%rsp, for C: where there is a record. */
+static bool table_says(const struct sp_go_func *f)
+{
+	return f->flags & SP_GO_SP_WRITE && f->end - f->begin <= BY_HAND_MAX;
+}
+
+/* Whether a function is one of them: Go's function table says it; without one, its size. */
+static bool may_write_sp(const struct uw_module *m, uint64_t begin, uint64_t end)
+{
+	const struct sp_pclntab *t = uw_module_pclntab(m);
+	struct sp_go_func f;
+	if (t && sp_pclntab_find(t, begin, &f))
+		return table_says(&f);
+	return end - begin <= BY_HAND_MAX;
+}
+
+/* mov N(%reg),%rsp: to g0's stack; until 1.20 also mov %rbx,%rsp. and $-16,%rsp, for C: where there
+ * is a record. */
 static bool writes_sp(const uint8_t *p, size_t n, bool has_record)
 {
+	static const uint8_t by_rbx[] = {0x48, 0x89, 0xdc};
 	for (size_t i = 0; i + 4 <= n; i++) {
 		if ((p[i] & 0xfe) != 0x48)
 			continue;
-		if ((p[i + 1] == 0x8b && (p[i + 2] & 0xf8) == 0x60 && p[i + 2] != 0x64) ||
+		if (!memcmp(p + i, by_rbx, sizeof by_rbx) ||
+		    (p[i + 1] == 0x8b && (p[i + 2] & 0xf8) == 0x60 && p[i + 2] != 0x64) ||
 		    (has_record && p[i + 1] == 0x83 && p[i + 2] == 0xe4 && p[i + 3] == 0xf0))
 			return true;
 	}
 	return false;
+}
+
+/* An instruction of Go's code. */
+struct go_code {
+	uint64_t begin, svma; /* of its function */
+	int64_t cfa;          /* from sp */
+	bool by_hand;         /* its function may write sp */
+};
+
+/* x86-64's rule; false: nothing but the CFA is known. */
+static bool x86_rule(const struct uw_module *m, const struct go_code *c, struct uw_rule *out)
+{
+	size_t n = (size_t)(c->svma - c->begin);
+	if (!c->by_hand && n > PROLOGUE_MAX)
+		n = PROLOGUE_MAX;
+	const uint8_t *p = uw_module_bytes(m, c->begin, n);
+	if (!p)
+		return false;
+	bool has_record = frame_record(p, n) <= n;
+	if (has_record && c->cfa < 16) /* popped again */
+		return false;
+	bool elsewhere = c->by_hand && writes_sp(p, n, has_record);
+	if (elsewhere)
+		*out = (struct uw_rule){has_record ? UW_RULE_FP : UW_RULE_BAD, UW_RULE_SWITCHED, -2,
+					-1, 2};
+	else
+		*out = (struct uw_rule){UW_RULE_SP, 0, -2, -1, (uint16_t)(c->cfa / 8)};
+	return elsewhere || has_record;
 }
 
 bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const struct cfi_fde *fde,
@@ -102,21 +148,56 @@ bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const st
 		*out = (struct uw_rule){.kind = UW_RULE_END};
 		return true;
 	}
-	size_t n = (size_t)(svma - fde->begin);
-	bool by_hand = fde->end - fde->begin <= BY_HAND_MAX;
-	if (!by_hand && n > PROLOGUE_MAX)
-		n = PROLOGUE_MAX;
-	const uint8_t *p = uw_module_bytes(m, fde->begin, n);
-	if (!p)
+	const struct go_code c = {fde->begin, svma, row->cfa.off,
+				  may_write_sp(m, fde->begin, fde->end)};
+	return x86_rule(m, &c, out);
+}
+
+/* Where a word more is between sp and the CFA than a slot can say, the code has to do. */
+#define DELTA_MAX ((INT16_MAX - 2) * 8)
+
+/* The return address is in the link register until it is stored where sp goes to; the frame record,
+ * to which x29 points, is a word below that (cmd/internal/obj/arm64/obj7.go). Who writes sp is left
+ * by the record. */
+static struct uw_rule arm_rule(const struct sp_go_func *f, int32_t delta, bool elsewhere)
+{
+	int16_t words = (int16_t)(delta / 8);
+	struct uw_rule r = {UW_RULE_SP, 0, (int16_t)(-words - 1), (int16_t)-words, (uint16_t)words};
+	if (!words) {
+		r.fp_slot = r.ra_slot = UW_SLOT_KEEP;
+	} else if (f->flags & SP_GO_SP_WRITE && elsewhere) {
+		r.kind = UW_RULE_FP;
+		r.flags = UW_RULE_SWITCHED;
+		r.cfa++;
+	}
+	return r;
+}
+
+bool uw_go_table_rule(const struct uw_module *m, uint64_t svma, struct uw_rule *out)
+{
+	const struct sp_pclntab *t = uw_module_pclntab(m);
+	struct sp_go_func f;
+	struct sp_go_value used;
+	bool is_arm = m->arch->machine == EM_AARCH64;
+	if (!t || (!is_arm && m->arch->machine != EM_X86_64) || !sp_pclntab_find(t, svma, &f))
 		return false;
-	bool has_record = frame_record(p, n) <= n;
-	if (has_record && row->cfa.off < 16) /* popped again */
+	const char *name = sp_pclntab_name(t, f.name);
+	if (uw_go_root(m, svma + 1) || (!is_arm && is_rt0(m, f.begin)) ||
+	    (name && !strcmp(name, "runtime.rt0_go"))) {
+		*out = (struct uw_rule){.kind = UW_RULE_END};
+		return true;
+	}
+	if (!sp_pclntab_value(t, &f, f.pcsp, svma, &used) || used.value < 0 || used.value % 8 ||
+	    used.value > DELTA_MAX)
 		return false;
-	bool elsewhere = by_hand && writes_sp(p, n, has_record);
-	if (elsewhere)
-		*out = (struct uw_rule){has_record ? UW_RULE_FP : UW_RULE_BAD, UW_RULE_SWITCHED, -2,
-					-1, 2};
-	else
-		*out = (struct uw_rule){UW_RULE_SP, 0, -2, -1, (uint16_t)(row->cfa.off / 8)};
-	return elsewhere || has_record;
+	if (is_arm) {
+		/* It is on two stacks in turn, and has a frame on either (asm_arm64.s). */
+		bool both = name && !strcmp(name, "runtime.cgocallback");
+		*out = arm_rule(&f, used.value, !both);
+		return true;
+	}
+	const struct go_code c = {f.begin, svma, used.value + 8, table_says(&f)};
+	if (!x86_rule(m, &c, out))
+		*out = (struct uw_rule){UW_RULE_SP, 0, UW_SLOT_KEEP, -1, (uint16_t)(c.cfa / 8)};
+	return true;
 }

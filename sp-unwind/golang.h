@@ -14,4 +14,9 @@ bool uw_go_root(const struct uw_module *m, uint64_t ra);
 bool uw_go_rule(const struct uw_module *m, const struct cfi_section *s, const struct cfi_fde *fde,
 		const struct cfi_row *row, uint64_t svma, struct uw_rule *out);
 
+/* The same where there is no CFI, by the function table that Go's programs have however stripped
+ * (elf/pclntab.h): how far sp is from the return address, as .debug_frame has it, and which
+ * functions go on on another stack. False: the table does not have the address. */
+bool uw_go_table_rule(const struct uw_module *m, uint64_t svma, struct uw_rule *out);
+
 #endif

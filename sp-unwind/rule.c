@@ -306,6 +306,9 @@ struct uw_rule uw_rule_make(const struct uw_module *m, uint64_t svma, struct uw_
 	if ((!found || (fde.cie.signal && m->arch->machine == EM_AARCH64)) && is_sigreturn(m, svma))
 		return (struct uw_rule){.kind = UW_RULE_SIGRETURN, .flags = UW_RULE_SIGNAL};
 	if (!found) {
+		struct uw_rule go;
+		if (uw_go_table_rule(m, svma, &go))
+			return go;
 		if (uw_module_in_entry(m, svma) || uw_go_root(m, svma + 1) ||
 		    is_thread_root(m, svma))
 			return (struct uw_rule){.kind = UW_RULE_END};

@@ -15,7 +15,7 @@ enum uw_rule_kind {
 	UW_RULE_PLT,       /* CFA = sp + 8, and 8 more when (pc & 15) >= cfa */
 	UW_RULE_COMPLEX,   /* more registers, or an expression: all registers are needed */
 	UW_RULE_SIGRETURN, /* a signal trampoline known by its bytes: struct ucontext is at sp */
-	UW_RULE_BAD,       /* CFI that can't be understood */
+	UW_RULE_BAD,       /* CFI that can't be understood; switched: no way back is known */
 };
 
 #define UW_RULE_SIGNAL 1u   /* a signal frame: its caller was interrupted */

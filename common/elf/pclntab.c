@@ -77,23 +77,30 @@ static bool is_relative(const struct sp_elf *e, const Elf64_Rela *r)
 	       (e->machine == EM_AARCH64 && type == R_AARCH64_RELATIVE);
 }
 
-/* What the loader puts at an address, or 0. GNU ld and lld sort relocations by address, Go's own
+/* How many of n lie below an address, if they are sorted: so GNU ld and lld leave them, Go's own
  * linker does not. */
+static size_t relas_below(const struct sp_cursor *all, size_t n, uint64_t svma)
+{
+	size_t low = 0;
+	while (low < n) {
+		size_t mid = low + (n - low) / 2;
+		if (rela_at(all, mid).r_offset < svma)
+			low = mid + 1;
+		else
+			n = mid;
+	}
+	return low;
+}
+
+/* What the loader puts at an address, or 0. */
 static uint64_t relocated(const struct sp_elf *e, uint64_t svma)
 {
 	struct sp_cursor all;
-	size_t low = 0, n = relas(e, &all), high = n;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-		if (rela_at(&all, mid).r_offset < svma)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	size_t n = relas(e, &all), i = relas_below(&all, n, svma);
 	Elf64_Rela r = {0};
-	if (low < n && (r = rela_at(&all, low)).r_offset == svma && is_relative(e, &r))
+	if (i < n && (r = rela_at(&all, i)).r_offset == svma && is_relative(e, &r))
 		return (uint64_t)r.r_addend;
-	for (size_t i = 0; i < n; i++) {
+	for (i = 0; i < n; i++) {
 		r = rela_at(&all, i);
 		if (r.r_offset == svma && is_relative(e, &r))
 			return (uint64_t)r.r_addend;
@@ -178,11 +185,11 @@ static uint64_t search_module(const struct sp_pclntab *t)
 	return 0;
 }
 
-/* Since Go 1.26 it has a section. */
-static uint64_t find_module(const struct sp_pclntab *t)
+/* Since Go 1.26 it has a section. 0: not so. */
+static uint64_t module_section(const struct sp_pclntab *t)
 {
 	const struct sp_section *s = sp_elf_section(t->elf, ".go.module");
-	return s && is_module(t, s->svma) ? s->svma : search_module(t);
+	return s && is_module(t, s->svma) ? s->svma : 0;
 }
 
 /* --- the table --- */
@@ -196,10 +203,37 @@ static bool is_head(const struct sp_elf *e, const uint8_t *p, size_t size)
 	       size >= 8 + HEAD_WORDS * (size_t)p[7];
 }
 
-/* Where it has no section of its own: linkers align it to 16 at least. */
+/* Linkers align it to that at least. */
+#define ALIGN 16u
+#define TEXT_START 2u /* the word of its head that may be relocated */
+
+/* Where other linkers than Go's joined it with the rest of .data.rel.ro: at the end, and its only
+ * relocation is that of its head. */
+static const uint8_t *relocated_table(const struct sp_elf *e, size_t *size, uint64_t *svma)
+{
+	enum { BACK_MAX = 4096, HEAD = 8 + 8 * TEXT_START };
+	const struct sp_segment *relro = sp_elf_segment(e, PT_GNU_RELRO);
+	struct sp_cursor all;
+	size_t n = relro ? relas(e, &all) : 0, back = 0;
+	uint64_t above = UINT64_MAX;
+	for (size_t i = n ? relas_below(&all, n, relro->svma + relro->memsz) : 0;
+	     i-- && back < BACK_MAX; back++) {
+		uint64_t at = rela_at(&all, i).r_offset, head = at - HEAD;
+		bool alone = above - at > HEAD;
+		above = at;
+		const uint8_t *p =
+			alone && head % ALIGN == 0 ? sp_elf_at_svma(e, head, size) : NULL;
+		if (p && is_head(e, p, *size)) {
+			*svma = head;
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* Where it has no section of its own, anywhere. */
 static const uint8_t *search_table(const struct sp_elf *e, size_t *size, uint64_t *svma)
 {
-	enum { ALIGN = 16 };
 	for (size_t i = 0; i < e->n_segments; i++) {
 		const struct sp_segment *s = &e->segments[i];
 		size_t left = 0;
@@ -224,17 +258,21 @@ static bool is_go(const struct sp_elf *e)
 	return sp_elf_section(e, ".go.buildinfo") || sp_elf_section(e, ".note.go.buildid");
 }
 
-/* Programs that may lie anywhere had it among their relocated data until Go 1.25; other linkers
- * than Go's join that with the rest of .data.rel.ro. */
+/* Programs that may lie anywhere had it among their relocated data until Go 1.25. */
 static const uint8_t *find_table(const struct sp_elf *e, size_t *size, uint64_t *svma)
 {
 	const struct sp_section *s = sp_elf_section(e, ".gopclntab");
 	if (!s)
 		s = sp_elf_section(e, ".data.rel.ro.gopclntab");
-	if (!s)
-		return e->n_sections && !is_go(e) ? NULL : search_table(e, size, svma);
 	size_t left = 0;
-	const uint8_t *p = s->type == SHT_NOBITS ? NULL : sp_elf_at_svma(e, s->svma, &left);
+	const uint8_t *p = NULL;
+	if (!s && e->n_sections && !is_go(e))
+		return NULL;
+	if (!s && (p = relocated_table(e, size, svma)))
+		return p;
+	if (!s)
+		return search_table(e, size, svma);
+	p = s->type == SHT_NOBITS ? NULL : sp_elf_at_svma(e, s->svma, &left);
 	*size = left < s->size ? left : (size_t)s->size;
 	*svma = s->svma;
 	return p && is_head(e, p, *size) ? p : NULL;
@@ -292,20 +330,24 @@ bool sp_pclntab_func(const struct sp_pclntab *t, uint32_t i, struct sp_go_func *
 	return !c.bad;
 }
 
-bool sp_pclntab_find(const struct sp_pclntab *t, uint64_t svma, struct sp_go_func *out)
+uint32_t sp_pclntab_count(const struct sp_pclntab *t, uint64_t svma)
 {
 	uint64_t off = svma - t->text_svma;
-	uint32_t low = 0, high = t->n_funcs, entry;
-	while (low < high) { /* how many begin at svma or below */
+	uint32_t low = 0, high = svma < t->text_svma ? 0 : t->n_funcs, entry;
+	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
-		if (!u32_at(t, ftab_off(t, mid), &entry))
-			return false;
-		if (entry <= off)
+		if (u32_at(t, ftab_off(t, mid), &entry) && entry <= off)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low && sp_pclntab_func(t, low - 1, out) && svma >= out->begin && svma < out->end;
+	return low;
+}
+
+bool sp_pclntab_find(const struct sp_pclntab *t, uint64_t svma, struct sp_go_func *out)
+{
+	uint32_t n = sp_pclntab_count(t, svma);
+	return n && sp_pclntab_func(t, n - 1, out) && svma >= out->begin && svma < out->end;
 }
 
 static const char *string_at(const struct sp_pclntab *t, size_t part, uint32_t off)
@@ -324,29 +366,52 @@ const char *sp_pclntab_name(const struct sp_pclntab *t, uint32_t name)
 	return s && *s ? s : NULL;
 }
 
+void sp_pclntab_values(const struct sp_pclntab *t, const struct sp_go_func *f, uint32_t list,
+		       struct sp_go_values *out)
+{
+	size_t left = t->size - t->values;
+	left = list && list < left ? left - list : 0;
+	*out = (struct sp_go_values){
+		.list = sp_elf_cursor(t->elf, left ? t->data + t->values + list : NULL,
+				      left < LIST_MAX ? left : LIST_MAX),
+		.begin = f->begin,
+		.to = f->begin,
+		.end = f->end,
+		.value = UINT32_MAX,
+		.quantum = t->quantum,
+	};
+}
+
 /* Pairs of deltas: of the value, and of the address up to which it holds. */
+bool sp_pclntab_next(struct sp_go_values *v, struct sp_go_value *out)
+{
+	uint64_t from = v->to;
+	uint32_t delta = (uint32_t)sp_cur_uleb(&v->list);
+	if (!delta && from > v->begin)
+		return false;
+	v->value += delta >> 1 ^ -(delta & 1);
+	v->to += sp_cur_uleb(&v->list) % (UINT32_MAX + UINT64_C(1)) * v->quantum;
+	if (v->list.bad || v->to <= from || v->to > v->end) {
+		v->list.bad = true;
+		return false;
+	}
+	*out = (struct sp_go_value){(int32_t)v->value, from, v->to};
+	return true;
+}
+
 bool sp_pclntab_value(const struct sp_pclntab *t, const struct sp_go_func *f, uint32_t list,
 		      uint64_t svma, struct sp_go_value *out)
 {
-	size_t left = t->size - t->values;
-	if (!list || list >= left || svma < f->begin)
+	struct sp_go_values all;
+	struct sp_go_value v;
+	if (svma < f->begin)
 		return false;
-	left -= list;
-	struct sp_cursor c = sp_elf_cursor(t->elf, t->data + t->values + list,
-					   left < LIST_MAX ? left : LIST_MAX);
-	uint64_t to = f->begin, from;
-	uint32_t value = UINT32_MAX;
+	sp_pclntab_values(t, f, list, &all);
 	do {
-		uint32_t delta = (uint32_t)sp_cur_uleb(&c);
-		if (!delta && to > f->begin)
+		if (!sp_pclntab_next(&all, &v))
 			return false;
-		from = to;
-		value += delta >> 1 ^ -(delta & 1);
-		to += sp_cur_uleb(&c) % (UINT32_MAX + UINT64_C(1)) * t->quantum;
-		if (c.bad || to <= from || to > f->end)
-			return false;
-	} while (to <= svma);
-	*out = (struct sp_go_value){(int32_t)value, from, to};
+	} while (v.end <= svma);
+	*out = v;
 	return true;
 }
 
@@ -369,14 +434,15 @@ static bool is_go_linked(struct sp_pclntab *t)
 /* The table says it itself until Go 1.25; of a program that may lie anywhere, a relocation. */
 static bool find_text(struct sp_pclntab *t)
 {
-	enum { TEXT_START = 2 };
-	uint64_t said = head_word(t, TEXT_START);
+	uint64_t said = head_word(t, TEXT_START), module = module_section(t);
 	if (is_text(t, t->text_svma = said) || is_go_linked(t))
 		return true;
-	said = relocated(t->elf, t->svma + 8 + TEXT_START * (uint64_t)t->word_bytes);
-	if (is_text(t, t->text_svma = said))
-		return true;
-	uint64_t module = find_module(t);
+	if (!module) {
+		said = relocated(t->elf, t->svma + 8 + TEXT_START * (uint64_t)t->word_bytes);
+		if (is_text(t, t->text_svma = said))
+			return true;
+		module = search_module(t);
+	}
 	t->text_svma = module ? module_word(t, module, MODULE_TEXT) : 0;
 	return is_text(t, t->text_svma);
 }
@@ -425,7 +491,9 @@ static void set_line(const struct sp_pclntab *t, const struct sp_go_func *f, uin
 
 void sp_pclntab_find_inlined(struct sp_pclntab *t)
 {
-	uint64_t module = find_module(t);
+	uint64_t module = module_section(t);
+	if (!module)
+		module = search_module(t);
 	uint64_t svma = module ? module_word(t, module,
 					     t->has_start_line ? MODULE_FUNC_120 : MODULE_FUNC_118)
 			       : 0;

@@ -30,9 +30,10 @@ struct sp_pclntab {
 };
 
 /* Of struct sp_go_func: flags. */
-#define SP_GO_TOP_FRAME 1u /* the end of a stack: goexit, rt0_go, and mstart, which has a caller   \
-			    */
-#define SP_GO_SP_WRITE 2u  /* sets sp to something else: goes on on another stack */
+#define SP_GO_TOP_FRAME                                                                            \
+	1u                /* the end of a stack: goexit, rt0_go, and mstart, which has a caller    \
+			   */
+#define SP_GO_SP_WRITE 2u /* sets sp to something else: goes on on another stack */
 #define SP_GO_ASM 4u
 
 struct sp_go_func {
@@ -52,6 +53,8 @@ void sp_pclntab_find_inlined(struct sp_pclntab *t);
 
 /* The function that holds an address, or in whose padding it is. */
 bool sp_pclntab_find(const struct sp_pclntab *t, uint64_t svma, struct sp_go_func *out);
+/* How many functions begin at an address or below. */
+uint32_t sp_pclntab_count(const struct sp_pclntab *t, uint64_t svma);
 /* The i-th of n_funcs, by address. */
 bool sp_pclntab_func(const struct sp_pclntab *t, uint32_t i, struct sp_go_func *out);
 
@@ -66,6 +69,17 @@ struct sp_go_value {
 };
 bool sp_pclntab_value(const struct sp_pclntab *t, const struct sp_go_func *f, uint32_t list,
 		      uint64_t svma, struct sp_go_value *out);
+
+/* All values of a list in turn. sp_pclntab_next is false at its end. */
+struct sp_go_values {
+	struct sp_cursor list;
+	uint64_t begin, to, end; /* SVMA: of the function; where the next value begins */
+	uint32_t value;
+	uint8_t quantum;
+};
+void sp_pclntab_values(const struct sp_pclntab *t, const struct sp_go_func *f, uint32_t list,
+		       struct sp_go_values *out);
+bool sp_pclntab_next(struct sp_go_values *v, struct sp_go_value *out);
 
 /* A function or inlined call at an address of f, innermost first; the last one is f itself. file
  * may be NULL, then line is 0. At most max are written, max >= 1; returns how many. */

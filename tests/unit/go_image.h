@@ -32,6 +32,7 @@ struct go_options {
 	uint16_t machine;
 	bool old;      /* Go 1.18's form */
 	bool sections; /* section headers, with .gopclntab */
+	bool joined;   /* which is part of .data.rel.ro: there is no section of that name */
 	enum go_place place;
 };
 
@@ -85,9 +86,9 @@ static inline void go_new(struct go_image *m, const struct go_options *o)
 }
 
 /* A string behind those of its part; its offset there. */
-static inline uint32_t go_string(struct go_image *m, size_t *end, size_t part, const char *s)
+static inline uint32_t go_string(struct go_image *m, size_t *end, size_t begin, const char *s)
 {
-	uint32_t off = (uint32_t)(*end - GO_TABLE - part);
+	uint32_t off = (uint32_t)(*end - GO_TABLE - begin);
 	memcpy(m->data + *end, s, strlen(s) + 1);
 	*end += strlen(s) + 1;
 	return off;
@@ -193,12 +194,12 @@ static inline void go_pointer(struct go_image *m, unsigned *n_relas, size_t at, 
 
 static inline void go_write_sections(struct go_image *m, Elf64_Ehdr *e)
 {
-	static const char names[] = "\0.gopclntab\0.go.module\0.shstrtab";
+	static const char names[] = "\0.gopclntab\0.go.module\0.shstrtab\0.go.buildinfo";
 	const size_t at = 0x200, strings = 0x180;
 	bool has_module = m->o.place == GO_MODULE_RELOC;
 	Elf64_Shdr s[4] = {
 		{0},
-		{.sh_name = 1,
+		{.sh_name = m->o.joined ? 33 : 1,
 		 .sh_type = SHT_PROGBITS,
 		 .sh_flags = SHF_ALLOC,
 		 .sh_addr = GO_TABLE,
@@ -256,13 +257,15 @@ static inline void go_finish(struct go_image *m)
 		.e_phoff = sizeof e,
 		.e_ehsize = sizeof e,
 		.e_phentsize = sizeof(Elf64_Phdr),
-		.e_phnum = 4,
+		.e_phnum = 5,
 	};
-	Elf64_Phdr p[4] = {
+	Elf64_Phdr p[5] = {
 		{PT_LOAD, PF_R | PF_X, GO_CODE, GO_CODE, GO_CODE, 0x3000, 0x3000, 0x1000},
 		{PT_LOAD, PF_R, GO_TABLE, GO_TABLE, GO_TABLE, 0x4000, 0x4000, 0x1000},
 		{PT_LOAD, PF_R | PF_W, 0x8000, 0x8000, 0x8000, 0x2000, 0x2000, 0x1000},
 		{PT_DYNAMIC, PF_R, GO_DYNAMIC, GO_DYNAMIC, GO_DYNAMIC, 0x100, 0x100, 8},
+		{m->o.joined ? PT_GNU_RELRO : PT_NULL, PF_R, GO_TABLE, GO_TABLE, GO_TABLE, 0x4000,
+		 0x4000, 1},
 	};
 	if (m->o.sections)
 		go_write_sections(m, &e);

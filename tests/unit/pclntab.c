@@ -189,6 +189,9 @@ int main(void)
 	test_names(&(struct go_options){EM_X86_64, .place = GO_IN_HEAD}, "without section headers");
 	test_names(&(struct go_options){EM_X86_64, .sections = true, .place = GO_HEAD_RELOC},
 		   "to lie anywhere");
+	test_names(&(struct go_options){EM_X86_64, .sections = true, .joined = true,
+					.place = GO_HEAD_RELOC},
+		   "the same of another linker");
 	test_names(&(struct go_options){EM_X86_64, .sections = true, .place = GO_MODULE_RELOC},
 		   "Go 1.26, to lie anywhere");
 	test_names(&(struct go_options){EM_X86_64, .place = GO_MODULE_RELOC},

@@ -155,7 +155,7 @@ static void test_go_rules(void)
 	at(GO_RECORD + 0x20);
 	stack[3] = RA(GO_BARE);
 	stack[4] = MAPPED(GO_EXIT + 1);
-	EXPECT("on another stack, and no record at all", UW_BAD_CFA, GO_RECORD + 0x20,
+	EXPECT("on another stack, and no record at all", UW_NO_STACK, GO_RECORD + 0x20,
 	       SITE(GO_BARE));
 	uw_module_free(module);
 	module = image_module(&of_c);
