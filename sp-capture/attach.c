@@ -414,21 +414,6 @@ int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed 
 	return rc < 0 ? rc : 0;
 }
 
-int cap_attach_side_band(struct cap_session *s, struct sp_err *err)
-{
-	s->side_fds = malloc(s->n_cpus * sizeof *s->side_fds);
-	if (!s->side_fds)
-		return sp_err_nomem(err);
-	for (size_t c = 0; c < s->n_cpus; c++)
-		s->side_fds[c] = -1;
-	for (size_t c = 0; c < s->n_cpus; c++) {
-		int rc = cap_system_open(s, CAP_SIDE_BAND_ALL, c, &s->side_fds[c], err);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 void cap_attach_describe(struct cap_session *s, int32_t pid)
 {
 	struct sp_err err;
@@ -581,8 +566,6 @@ uint64_t cap_attach_lost(const struct cap_session *s, size_t cpu_index)
 	for (size_t i = 0; i < s->n_tasks; i++)
 		for (size_t at = cpu_index; at < s->n_fds; at += s->n_cpus)
 			sum += cap_event_lost(s->tasks[i].fds[at]);
-	if (s->side_fds)
-		sum += cap_event_lost(s->side_fds[cpu_index]);
 	return sum;
 }
 
@@ -595,10 +578,6 @@ void cap_attach_deinit(struct cap_session *s)
 				close(t->fds[at]);
 		free(t->fds);
 	}
-	for (size_t c = 0; s->side_fds && c < s->n_cpus; c++)
-		if (s->side_fds[c] >= 0)
-			close(s->side_fds[c]);
-	free(s->side_fds);
 	for (size_t i = 0; i < s->n_roots; i++)
 		if (s->roots[i].pidfd >= 0)
 			close(s->roots[i].pidfd);

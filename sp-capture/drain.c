@@ -152,10 +152,13 @@ int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
 	return found;
 }
 
+/* CPUs that came later stand behind the others. */
 static size_t index_of(const struct cap_session *s, uint32_t cpu)
 {
 	size_t at = cpu < s->n_cpus ? cpu : s->n_cpus - 1;
-	while (at > 0 && s->kernel.cpus[at] > cpu)
+	if (s->kernel.cpus[at] == cpu)
+		return at;
+	for (at = s->n_cpus - 1; at > 0 && s->kernel.cpus[at] != cpu;)
 		at--;
 	return at;
 }

@@ -24,7 +24,7 @@ enum {
 
 int cap_emit_init(struct cap_emit *e, struct cap_output *out, size_t n_cpus, struct sp_err *err)
 {
-	*e = (struct cap_emit){.out = out, .n_cpus = n_cpus};
+	*e = (struct cap_emit){.out = out, .n_cpus = n_cpus, .n_late_cpus = n_cpus};
 	e->losses = calloc(n_cpus, sizeof *e->losses);
 	return e->losses ? 0 : sp_err_nomem(err);
 }
@@ -224,11 +224,11 @@ static bool is_dead(const struct cap_emit *e, uint64_t id)
 
 void cap_emit_late(struct cap_emit *e, int32_t tid, const uint64_t *ids)
 {
-	if (!sp_grow(&e->late_ids, &e->cap_late, (e->n_late + 1) * e->n_cpus,
+	if (!sp_grow(&e->late_ids, &e->cap_late, (e->n_late + 1) * e->n_late_cpus,
 		     sizeof *e->late_ids) ||
 	    !sp_map64_put(&e->late_of, (uint32_t)tid, (uint32_t)e->n_late))
 		return;
-	memcpy(e->late_ids + e->n_late * e->n_cpus, ids, e->n_cpus * sizeof *ids);
+	memcpy(e->late_ids + e->n_late * e->n_late_cpus, ids, e->n_late_cpus * sizeof *ids);
 	e->n_late++;
 }
 
@@ -236,7 +236,9 @@ bool cap_emit_is_copy(struct cap_emit *e, uint64_t id, int32_t tid, size_t cpu_i
 {
 	uint32_t at = sp_map64_get(&e->late_of, (uint32_t)tid);
 	if (at != SP_NOT_FOUND) {
-		uint64_t own = e->late_ids[at * e->n_cpus + cpu_index];
+		/* The BPF engine's, which has CPUs that came later, are all the same. */
+		size_t cpu = cpu_index < e->n_late_cpus ? cpu_index : 0;
+		uint64_t own = e->late_ids[at * e->n_late_cpus + cpu];
 		if (own != id && !is_dead(e, own)) {
 			uint64_t *slot = SP_PUSH(&e->dead_ids, &e->n_dead_ids, &e->cap_dead_ids);
 			if (slot)

@@ -47,8 +47,8 @@ struct cap_emit {
 	/* Threads that were opened while they may have inherited events too: their own ids by CPU;
 	 * an own id proves to be a copy when another one samples the thread on that CPU. */
 	struct sp_map64 late_of; /* tid to index */
-	uint64_t *late_ids;      /* owned; n_cpus each */
-	size_t n_late, cap_late;
+	uint64_t *late_ids;      /* owned; n_late_cpus each: the CPUs at the start */
+	size_t n_late, cap_late, n_late_cpus;
 	uint64_t *dead_ids; /* owned: copies */
 	size_t n_dead_ids, cap_dead_ids;
 	/* Whether samples of a process are wanted; NULL = all are. */

@@ -297,6 +297,8 @@ static int explain(struct cap_sampler *s, int os, int32_t tid, uint32_t cpu, siz
 			 n_wanted, (unsigned long long)r.rlim_max);
 		snprintf(s->cure, sizeof s->cure, "raise the limit: ulimit -n %zu (as root)",
 			 n_wanted);
+	} else if (os == ENODEV && tid == CAP_ANY_TASK && s->settled) {
+		snprintf(value, sizeof value, " (the CPU is offline)");
 	} else if (os == ENOENT || os == ENODEV || os == ENXIO || os == EOPNOTSUPP) {
 		snprintf(value, sizeof value, " (event %s: no such counter here)", s->event->name);
 		snprintf(s->cure, sizeof s->cure, "use -e cpu-clock, which is there always");

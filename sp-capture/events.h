@@ -90,7 +90,8 @@ int cap_sampler_init(struct cap_sampler *s, const struct cap_options *o,
 int cap_sampler_open(struct cap_sampler *s, enum cap_role role, int32_t tid, uint32_t cpu,
 		     size_t n_wanted, struct sp_err *err);
 
-/* One event for a CPU, whatever runs there. */
+/* One event for a CPU, whatever runs there. ENODEV (in err->os), once the choices are made: the CPU
+ * is offline, or about to be. */
 int cap_sampler_open_cpu(struct cap_sampler *s, enum cap_role role, uint32_t cpu,
 			 struct sp_err *err);
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "execs.h"
 
+#include <errno.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,23 +28,47 @@ static int64_t tracepoint_number(void)
 	return id;
 }
 
+/* False when there are none to be had. Without those of a CPU that is away it goes on. */
+static bool open_on(struct cap_execs *x, const struct cap_sampler *s, uint32_t cpu)
+{
+	struct cap_ring ring = {.fd = -1};
+	int fd = cap_sampler_execs(s, cpu, (uint64_t)x->id, STACK_BYTES);
+	if (fd < 0)
+		return errno == ENODEV;
+	if (cap_ring_map(&ring, fd, cpu, RING_BYTES, s->kernel->page_bytes, NULL) < 0) {
+		close(fd);
+		return false;
+	}
+	struct cap_ring *slot = SP_PUSH(&x->rings, &x->n, &x->cap);
+	if (slot)
+		*slot = ring;
+	else
+		cap_ring_unmap(&ring);
+	return slot;
+}
+
 void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s)
 {
 	const struct cap_kernel *k = s->kernel;
-	int64_t id = tracepoint_number();
-	x->rings = id < 0 ? NULL : calloc(k->n_cpus, sizeof *x->rings);
-	for (size_t i = 0; x->rings && i < k->n_cpus; i++) {
-		struct cap_ring *r = &x->rings[i];
-		int fd = cap_sampler_execs(s, k->cpus[i], (uint64_t)id, STACK_BYTES);
-		if (fd < 0 ||
-		    cap_ring_map(r, fd, k->cpus[i], RING_BYTES, k->page_bytes, NULL) < 0) {
-			*r = (struct cap_ring){.fd = fd};
-			x->n = i + 1;
-			cap_execs_close(x);
-			return;
-		}
-		x->n = i + 1;
-	}
+	bool ok = true;
+	x->id = tracepoint_number();
+	for (size_t i = 0; x->id >= 0 && ok && i < k->n_cpus; i++)
+		ok = open_on(x, s, k->cpus[i]);
+	if (!ok)
+		cap_execs_close(x);
+}
+
+void cap_execs_reopen(struct cap_execs *x, const struct cap_sampler *s, uint32_t cpu)
+{
+	size_t n = x->n, at = 0;
+	if (!n || !open_on(x, s, cpu))
+		return;
+	while (at < n && x->rings[at].cpu != cpu)
+		at++;
+	if (at == n || x->n == n)
+		return;
+	cap_ring_unmap(&x->rings[at]); /* not the last event of the tracepoint: it is quick */
+	x->rings[at] = x->rings[--x->n];
 }
 
 /* The last close of a tracepoint's events waits until no CPU can be in it any more (Linux 6.18,

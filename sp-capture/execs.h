@@ -22,12 +22,15 @@
 
 struct cap_execs {
 	struct cap_ring *rings; /* owned; NULL: there is no such event here */
-	size_t n;
+	size_t n, cap;
+	int64_t id; /* of the tracepoint */
 	struct sp_buf args;
 };
 
 /* Execs on all CPUs; or none, without an error. */
 void cap_execs_open(struct cap_execs *x, const struct cap_sampler *s);
+/* Those on a CPU that came, or came back: what waited in its ring is gone. */
+void cap_execs_reopen(struct cap_execs *x, const struct cap_sampler *s, uint32_t cpu);
 void cap_execs_close(struct cap_execs *x);
 
 /* Queue those that are new; their number. Each has a record in the ring of its CPU already, if it

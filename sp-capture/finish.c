@@ -139,6 +139,7 @@ void cap_session_resume(struct cap_session *s)
 int cap_session_finish(struct cap_session *s, struct sp_err *err)
 {
 	cap_session_limit(s);
+	cap_system_look(s);
 	cap_recover(s, true);
 	cap_attach_switch(s, false);
 	s->end_ns = cap_now_ns();

@@ -1,9 +1,12 @@
 #define _GNU_SOURCE
 #include "kernel.h"
 
+#include <errno.h>
+#include <linux/netlink.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,6 +140,30 @@ int cap_kernel_read(struct cap_kernel *k, struct sp_err *err)
 		k->memlock_kb =
 			r.rlim_cur == RLIM_INFINITY ? INT64_MAX : (int64_t)(r.rlim_cur / 1024);
 	return cap_kernel_cpus(k, err);
+}
+
+int cap_kernel_uevents(void)
+{
+	const struct sockaddr_nl of_kernel = {.nl_family = AF_NETLINK, .nl_groups = 1};
+	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			NETLINK_KOBJECT_UEVENT);
+	if (fd >= 0 && bind(fd, (const struct sockaddr *)&of_kernel, sizeof of_kernel) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+bool cap_kernel_told(int fd)
+{
+	static const char online[] = "online@/devices/system/cpu/cpu";
+	char text[sizeof online];
+	bool told = false;
+	ssize_t n = -1;
+	while (fd >= 0 && ((n = recv(fd, text, sizeof text, 0)) >= 0 || errno == ENOBUFS))
+		told |= n < 0 || ((size_t)n >= sizeof online - 1 &&
+				  !memcmp(text, online, sizeof online - 1));
+	return told;
 }
 
 void cap_kernel_deinit(struct cap_kernel *k)

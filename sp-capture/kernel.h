@@ -24,6 +24,10 @@ struct cap_kernel {
 int cap_kernel_read(struct cap_kernel *k, struct sp_err *err);
 /* The online CPUs alone, as they are now. */
 int cap_kernel_cpus(struct cap_kernel *k, struct sp_err *err);
+/* A socket on which the kernel tells of CPUs that come online, or -1 (uevents; other network
+ * namespaces may not have them). Whether it told of one, or may have, since the last call. */
+int cap_kernel_uevents(void);
+bool cap_kernel_told(int fd);
 void cap_kernel_deinit(struct cap_kernel *k);
 
 /* "0-3,8": appended to a sorted, distinct list. False when empty or malformed. */

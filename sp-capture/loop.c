@@ -34,13 +34,13 @@ static bool reader_is_dead(const struct pollfd *p)
 }
 
 struct watch {
-	struct pollfd *fds; /* owned: stop, output, control, roots, execs, rings */
+	struct pollfd *fds; /* owned: stop, output, control, roots, execs, rings, CPUs */
 	size_t n;
 };
 
 static int watch_init(struct watch *w, const struct cap_session *s, struct sp_err *err)
 {
-	size_t n = 3 + s->n_rings + s->n_roots + s->execs.n;
+	size_t n = 4 + s->n_rings + s->n_roots + s->execs.n;
 	struct pollfd *fds = calloc(n, sizeof *fds);
 	if (!fds)
 		return sp_err_nomem(err);
@@ -57,6 +57,7 @@ static int watch_init(struct watch *w, const struct cap_session *s, struct sp_er
 		*rest++ = (struct pollfd){.fd = s->execs.rings[i].fd, .events = POLLIN};
 	for (size_t i = 0; i < s->n_rings; i++)
 		*rest++ = (struct pollfd){.fd = s->rings[i].fd, .events = POLLIN};
+	*rest = (struct pollfd){.fd = s->system.uevent_fd, .events = POLLIN};
 	return 0;
 }
 
@@ -254,9 +255,7 @@ static uint64_t next_interval(const struct cap_session *s, uint64_t interval, bo
 
 static int look_at_system(struct cap_session *s, struct watch *w, struct sp_err *err)
 {
-	size_t n_cpus = s->n_cpus;
-	cap_system_tick(s);
-	return s->n_cpus == n_cpus ? 0 : watch_init(w, s, err);
+	return cap_system_tick(s) ? watch_init(w, s, err) : 0;
 }
 
 int cap_session_loop(struct cap_session *s, struct sp_err *err)

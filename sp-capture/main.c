@@ -90,7 +90,7 @@ static void tell_step(const struct cap_session *s, char *out, size_t size)
 	const struct sp_counters *c = &s->emit.counters;
 	unsigned long long lost = c->v[SP_C_lost_events], held = c->v[SP_C_throttled];
 	int n = snprintf(out, size, "%s",
-			 !lost ? ""
+			 lost <= s->system.n_came ? ""
 			 : s->emit.n_dropped * 2 > lost
 				 ? "; to lose less: a faster reader of the stream"
 			 : s->rings_are_small

@@ -44,6 +44,7 @@ struct cap_proc {
 	 * wait in the rings: of its birth, its exec, its mappings and threads it tells nothing new.
 	 */
 	uint64_t shown_ns;
+	uint64_t ended_ns; /* when it was first seen to be gone; 0 = it was there */
 	bool args_say_perf; /* python's -X perf, as its exec had it: known also when it ended since
 			     */
 };

@@ -27,6 +27,15 @@ static struct cap_proc *user_process(const struct cap_session *s, size_t at)
 	return q && q->scope != CAP_KERNEL ? q : NULL;
 }
 
+/* Whether all that an ended process did has left the rings: what waits there is of a process that
+ * is known. */
+static bool is_told(const struct cap_session *s, struct cap_proc *q)
+{
+	if (!q->ended_ns)
+		q->ended_ns = cap_now_ns();
+	return q->ended_ns <= s->told_ns;
+}
+
 size_t cap_recover_reap_some(struct cap_session *s, size_t from, size_t n)
 {
 	size_t i = from < s->emit.procs.n ? from : 0;
@@ -35,7 +44,9 @@ size_t cap_recover_reap_some(struct cap_session *s, size_t from, size_t n)
 		if (!q)
 			continue;
 		n--;
-		if (!sp_process_exists(q->pid))
+		if (sp_process_exists(q->pid))
+			q->ended_ns = 0;
+		else if (is_told(s, q))
 			cap_emit_gone(&s->emit, q);
 	}
 	return i;
@@ -70,7 +81,7 @@ static void say_denied(struct cap_proc *q, const struct sp_err *why)
 }
 
 /* One process: an exec that was not seen, its mappings, the names of its threads, its end. False
- * when its mappings may not be read now. */
+ * when its mappings may not be read now, or its last records still wait. */
 static bool recover_process(struct cap_session *s, struct cap_proc *q, uint64_t sure_ns)
 {
 	struct sp_err err = {0};
@@ -82,9 +93,12 @@ static bool recover_process(struct cap_session *s, struct cap_proc *q, uint64_t 
 	/* A zombie's maps are empty. */
 	if (cap_emit_names(&s->emit, q->pid, s->emit.now_ns) < 0 && found <= 0 &&
 	    !sp_process_exists(q->pid)) {
+		if (!is_told(s, q))
+			return false;
 		cap_emit_gone(&s->emit, q);
 		return true;
 	}
+	q->ended_ns = 0;
 	return !denied;
 }
 

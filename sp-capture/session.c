@@ -178,7 +178,7 @@ static int open_bpf_rings(struct cap_session *s, struct sp_err *err)
 	s->ring_bytes = s->first_ring_bytes = s->rings[s->n_cpus].size;
 	s->interval_ns = MIN_INTERVAL_NS;
 	int rc = cap_rings_map(s->rings, s->n_cpus, &s->sampler, &side, 8, err);
-	return rc < 0 || s->o->all ? rc : cap_attach_side_band(s, err);
+	return rc < 0 || s->o->all ? rc : cap_system_watch(s, err);
 }
 
 /* How often the rings are looked at, from their size. Each look wakes all stages; whatever comes
@@ -360,6 +360,11 @@ static int prepare(struct cap_session *s, char *const *argv, struct sp_err *err)
 		return rc;
 	if (o->follow || o->all)
 		cap_execs_open(&s->execs, &s->sampler);
+	if (s->execs.n && !cap_system_records(s)) {
+		rc = cap_system_watch(s, err);
+		if (rc < 0)
+			return rc;
+	}
 	s->emit.all_side_band = s->bpf && !o->all;
 	s->emit.waits.stacks_after = s->bpf && cap_bpf_stacks_after(s->bpf);
 	s->emit.waits.min_ns = o->off_min_ns;
@@ -438,7 +443,7 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 	s->out_fd = fd;
 	s->out_name = name;
 	s->launch = (struct cap_launch){.pid = -1};
-	s->system.cgroup.fd = -1;
+	s->system.cgroup.fd = s->system.uevent_fd = -1;
 	cure[0] = 0;
 	int rc = prepare(s, argv, err);
 	if (rc >= 0)

@@ -49,7 +49,6 @@ struct cap_session {
 	size_t n_fds; /* of a task: one for each ring of those that are for good */
 	struct cap_bpf *bpf; /* owned; NULL: the perf engine */
 	uint64_t *bpf_lost;  /* owned; per CPU: what was told of the programs' losses */
-	int *side_fds;       /* owned; per CPU, with the BPF engine: side-band of all processes */
 	struct cap_execs execs;
 	struct cap_emit emit;
 	struct cap_embed_state embed;
@@ -89,7 +88,7 @@ struct cap_session {
 		uint64_t patience_ns; /* between two rounds: longer while mappings may not be read */
 		bool running, denied; /* denied: some could not be read in this round */
 	} recovery; /* see recover.h */
-	struct cap_system system; /* with -a */
+	struct cap_system system; /* with -a, or side-band alone: with the BPF engine */
 	struct cap_control *control;                  /* borrowed; NULL = none */
 	void (*on_tick)(const struct cap_session *s); /* about once a second; may be NULL */
 	uint64_t interval_ns; /* between two looks at the rings while they fill */
@@ -125,8 +124,6 @@ struct cap_refreshed {
 };
 int cap_attach_refresh(struct cap_session *s, int32_t pid, struct cap_refreshed *found,
 		       struct sp_err *err);
-/* Side-band of all that runs, for an engine whose samples come without: before the attach. */
-int cap_attach_side_band(struct cap_session *s, struct sp_err *err);
 /* The launched command: events that begin with its exec. */
 int cap_attach_launched(struct cap_session *s, int32_t pid, struct sp_err *err);
 /* The same without events, for a recording of everything that ends with the command. */

@@ -1,5 +1,6 @@
 #include "system.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,11 @@ static void cpu_close(struct cap_session *s, size_t cpu)
 	cpu_events_close(c);
 }
 
+bool cap_system_records(const struct cap_session *s)
+{
+	return s->bpf || s->o->all;
+}
+
 bool cap_system_is_counted(const struct cap_session *s)
 {
 	return s->o->all && s->sampler.rate_hz >= BUSY_HZ && s->sampler.event->is_clock;
@@ -86,8 +92,9 @@ static void cpu_switch(const struct cap_session *s, struct cap_cpu_events *c)
 		ioctl(c->switches, what, 0);
 }
 
-int cap_system_open(struct cap_session *s, enum cap_role role, size_t ring, int *out,
-		    struct sp_err *err)
+/* An event for all that a CPU runs, into a ring of that CPU. */
+static int open_into(struct cap_session *s, enum cap_role role, size_t ring, int *out,
+		     struct sp_err *err)
 {
 	uint32_t number = s->rings[ring].cpu;
 	int fd = cap_sampler_open_cpu(&s->sampler, role, number, err);
@@ -115,23 +122,55 @@ static int open_bpf(struct cap_session *s, size_t cpu, int *out, struct sp_err *
 	return rc;
 }
 
+static int open_samples(struct cap_session *s, size_t cpu, struct sp_err *err)
+{
+	struct cap_cpu_events *c = &s->system.cpus[cpu];
+	int rc = s->bpf ? open_bpf(s, cpu, &c->sample, err)
+			: open_into(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
+	if (rc >= 0 && s->stacks_of_switches)
+		rc = open_into(s, CAP_SWITCHES_ALL, s->n_cpus + cpu, &c->switches, err);
+	return rc;
+}
+
+/* 1, or 0 when the CPU is away: all its events are closed then, as after an error. */
 static int cpu_open(struct cap_session *s, size_t cpu, struct sp_err *err)
 {
 	struct cap_cpu_events *c = &s->system.cpus[cpu];
-	int rc = cap_system_open(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err);
-	if (rc >= 0)
-		rc = s->bpf ? open_bpf(s, cpu, &c->sample, err)
-			    : cap_system_open(s, CAP_SAMPLES_ALL, cpu, &c->sample, err);
-	if (rc >= 0 && s->stacks_of_switches)
-		rc = cap_system_open(s, CAP_SWITCHES_ALL, s->n_cpus + cpu, &c->switches, err);
+	int rc = cap_system_records(s) ? open_into(s, CAP_SIDE_BAND_ALL, cpu, &c->side, err) : 0;
+	if (rc >= 0 && s->o->all)
+		rc = open_samples(s, cpu, err);
 	if (rc < 0) {
 		cpu_close(s, cpu);
-		return rc;
+		return err->os == ENODEV ? 0 : rc;
 	}
 	c->pulse = cap_sampler_pulse(s->kernel.cpus[cpu]);
+	if (c->side < 0 && c->pulse < 0)
+		return 0;
 	c->pulse_ns = cap_event_value(c->pulse);
+	c->alive_ns = cap_now_ns();
 	cpu_switch(s, c);
-	return 0;
+	return 1;
+}
+
+/* Of those that are there; the others are waited for. */
+int cap_system_watch(struct cap_session *s, struct sp_err *err)
+{
+	struct cap_system *y = &s->system;
+	int rc = 0;
+	y->cpus = malloc(s->n_cpus * sizeof *y->cpus);
+	if (!y->cpus)
+		return sp_err_nomem(err);
+	for (; y->n < s->n_cpus; y->n++)
+		y->cpus[y->n] = closed;
+	y->uevent_fd = cap_kernel_uevents();
+	y->looked_ns = cap_now_ns();
+	for (size_t i = 0; rc >= 0 && i < y->n; i++) {
+		rc = cpu_open(s, i, err);
+		if (rc == 0 && cap_system_records(s))
+			sp_note("CPU %u is offline: recorded from when it is back",
+				s->kernel.cpus[i]);
+	}
+	return rc < 0 ? rc : 0;
 }
 
 int cap_system_prepare(struct cap_session *s, struct sp_err *err)
@@ -143,7 +182,12 @@ int cap_system_prepare(struct cap_session *s, struct sp_err *err)
 	if (rc < 0)
 		return rc;
 	s->sampler.cgroup_fd = y->cgroup.fd;
-	int fd = cap_sampler_open_cpu(&s->sampler, CAP_SAMPLES_ALL, s->kernel.cpus[0], err);
+	int fd = SP_ERR_IO;
+	for (size_t i = 0; i < s->kernel.n_cpus; i++) { /* the first one that is not away */
+		fd = cap_sampler_open_cpu(&s->sampler, CAP_SAMPLES_ALL, s->kernel.cpus[i], err);
+		if (fd >= 0 || err->os != ENODEV)
+			break;
+	}
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -232,19 +276,11 @@ static int tell_all(struct cap_session *s, struct sp_err *err)
 int cap_system_begin(struct cap_session *s, struct sp_err *err)
 {
 	struct cap_system *y = &s->system;
-	y->cpus = malloc(s->n_cpus * sizeof *y->cpus);
-	if (!y->cpus)
-		return sp_err_nomem(err);
-	for (; y->n < s->n_cpus; y->n++)
-		y->cpus[y->n] = closed;
-	int rc = 0;
-	for (size_t i = 0; rc >= 0 && i < y->n; i++)
-		rc = cpu_open(s, i, err);
+	int rc = cap_system_watch(s, err);
 	if (rc >= 0)
 		rc = tell_all(s, err);
 	if (rc < 0)
 		return rc;
-	y->begun = true;
 	y->looked_ns = cap_now_ns();
 	cap_system_switch(s, true);
 	return 0;
@@ -349,13 +385,28 @@ static int cpu_add(struct cap_session *s, uint32_t number, struct sp_err *err)
 /* Whether the events of a CPU still count: those of one that was away stay dead. */
 static bool is_alive(struct cap_cpu_events *c)
 {
-	uint64_t v = cap_event_value(c->pulse);
-	bool alive = c->side >= 0 && (c->pulse < 0 || v != c->pulse_ns);
+	uint64_t now = cap_now_ns(), v = cap_event_value(c->pulse);
+	bool alive = c->pulse < 0 ? c->side >= 0 : v != c->pulse_ns;
 	c->pulse_ns = v;
+	if (alive)
+		c->alive_ns = now;
 	return alive;
 }
 
-static void look_at_cpu(struct cap_session *s, uint32_t number)
+/* From when on something may be missing: how much nobody knows, and one is told as lost. */
+static void tell_missing(struct cap_session *s, size_t at, uint64_t from_ns, bool is_new)
+{
+	uint64_t now = cap_now_ns();
+	sp_note("CPU %u %s: recorded from now on; what it ran in the %.3f s before may be missing, "
+		"and counts as one record lost",
+		s->kernel.cpus[at], is_new ? "appeared" : "is back", (double)(now - from_ns) / 1e9);
+	s->system.n_came++;
+	cap_emit_lost(&s->emit, at, from_ns, now, 1);
+	cap_emit_gap(&s->emit, from_ns);
+}
+
+/* True when its events were opened. */
+static bool look_at_cpu(struct cap_session *s, uint32_t number)
 {
 	struct cap_system *y = &s->system;
 	struct sp_err err = {0};
@@ -363,47 +414,96 @@ static void look_at_cpu(struct cap_session *s, uint32_t number)
 	while (at < y->n && s->kernel.cpus[at] != number)
 		at++;
 	if (at < y->n && is_alive(&y->cpus[at]))
-		return;
+		return false;
 	bool is_new = at == y->n;
+	if (is_new && !cap_system_records(s))
+		return false; /* see look_for_strange() */
 	int rc = is_new ? cpu_add(s, number, &err) : 0;
+	uint64_t from_ns = rc < 0 || !y->cpus[at].alive_ns ? y->looked_ns : y->cpus[at].alive_ns;
 	if (rc >= 0) {
 		cpu_close(s, at);
 		rc = cpu_open(s, at, &err);
 	}
-	if (rc < 0) {
+	if (rc < 0)
 		sp_warn("CPU %u is not recorded: %s", number, err.msg);
-		return;
-	}
-	sp_note("CPU %u %s: recorded from now on", number, is_new ? "appeared" : "is back");
-	cap_emit_gap(&s->emit, 0); /* what ran there in between is not known */
+	if (rc <= 0)
+		return false;
+	cap_execs_reopen(&s->execs, &s->sampler, number);
+	if (cap_system_records(s))
+		tell_missing(s, at, from_ns, is_new);
+	else
+		sp_detail("CPU %u is back: the arguments of execs are seen again", number);
+	return true;
 }
 
-static void look_at_cpus(struct cap_session *s)
+bool cap_system_look(struct cap_session *s)
 {
+	struct cap_system *y = &s->system;
 	struct cap_kernel now = {0};
 	struct sp_err err;
-	if (cap_kernel_cpus(&now, &err) < 0)
-		return;
+	bool changed = false;
+	uint64_t looked_ns = cap_now_ns();
+	if (!y->n || cap_kernel_cpus(&now, &err) < 0)
+		return false;
 	for (size_t i = 0; i < now.n_cpus; i++)
-		look_at_cpu(s, now.cpus[i]);
+		changed |= look_at_cpu(s, now.cpus[i]);
+	y->looked_ns = looked_ns;
+	cap_kernel_deinit(&now);
+	return changed;
+}
+
+static bool is_known(const struct cap_session *s, uint32_t number)
+{
+	size_t at = 0;
+	while (at < s->kernel.n_cpus && s->kernel.cpus[at] != number)
+		at++;
+	return at < s->kernel.n_cpus;
+}
+
+/* The perf engine's events of threads live on while a CPU is away, but there are none for one that
+ * was away at the start. */
+static void look_for_strange(struct cap_session *s)
+{
+	struct cap_system *y = &s->system;
+	struct cap_kernel now = {0};
+	struct sp_err err;
+	uint64_t from_ns = y->strange_ns ? y->strange_ns : s->start_ns;
+	y->strange_ns = cap_now_ns();
+	if (y->n_came || cap_kernel_cpus(&now, &err) < 0)
+		return;
+	for (size_t i = 0; i < now.n_cpus && !y->n_came; i++) {
+		if (is_known(s, now.cpus[i]))
+			continue;
+		sp_warn("CPU %u was offline at the start: what it runs from now on is not "
+			"recorded, and counts as one record lost; to have it, begin anew",
+			now.cpus[i]);
+		y->n_came++;
+		sp_count(&s->emit.counters, SP_C_lost_events, 1);
+		cap_emit_loss(&s->emit, from_ns, y->strange_ns, now.cpus[i], 0, 1);
+	}
 	cap_kernel_deinit(&now);
 }
 
-void cap_system_tick(struct cap_session *s)
+bool cap_system_tick(struct cap_session *s)
 {
 	struct cap_system *y = &s->system;
 	uint64_t now = cap_now_ns();
 	for (size_t i = 0; y->on && cap_system_is_counted(s) && i < y->n; i++)
 		go_on(s, &y->cpus[i], now);
-	if (!y->begun || now - y->looked_ns < TICK_NS)
-		return;
-	y->looked_ns = now;
-	look_at_cpus(s);
+	bool is_due = now - y->looked_ns >= TICK_NS;
+	if (!cap_system_records(s) && now - y->strange_ns >= TICK_NS)
+		look_for_strange(s);
+	if (!y->n || (!cap_kernel_told(y->uevent_fd) && !is_due))
+		return false;
+	bool changed = cap_system_look(s);
+	if (!is_due || !s->o->all)
+		return changed;
 	y->reap_at = cap_recover_reap_some(s, y->reap_at, REAP_PER_TICK);
 	if (s->o->cgroup && cap_cgroup_is_gone(&y->cgroup)) {
 		sp_note("the control group %s was removed: the recording ends", y->cgroup.path);
 		y->over = true;
 	}
+	return changed;
 }
 
 void cap_system_name(const struct cap_session *s, char *out, size_t size)
@@ -422,7 +522,8 @@ void cap_system_deinit(struct cap_session *s)
 	for (size_t i = 0; i < y->n; i++)
 		cpu_events_close(&y->cpus[i]);
 	free(y->cpus);
+	close_one(&y->uevent_fd);
 	cap_cgroup_close(&y->cgroup);
 	cap_scopes_deinit(&y->scopes);
-	*y = (struct cap_system){.cgroup = {.fd = -1}};
+	*y = (struct cap_system){.cgroup = {.fd = -1}, .uevent_fd = -1};
 }

@@ -4,6 +4,7 @@
 # shellcheck disable=SC2030,SC2031,SC2094 # each test is a shell of its own
 
 load lib
+load waits
 
 setup() {
 	live_setup
@@ -348,27 +349,129 @@ start_in() { # FOLDER PROGRAM NAME ARG…
 	equal "$(sp-sym -q --group=container --format=folded x.spool | cut -d';' -f1 | sort -u)" "docker:${id:0:12}"
 }
 
+online=/sys/devices/system/cpu/cpu1/online
+
+need_hotplug() {
+	{ [ "$(cat $online)" = 1 ] && echo 1 >$online; } 2>/dev/null || skip "no CPU can be taken away here"
+}
+
+take_away() { away=$online && echo 0 >$online; }
+bring_back() { echo 1 >$online && away=''; }
+
 # bats test_tags=alone
 @test "-a: a CPU that was away is recorded again, and one line says so" {
 	need_all_cpus
-	local online=/sys/devices/system/cpu/cpu1/online
-	{ [ "$(cat $online)" = 1 ] && echo 1 >$online; } 2>/dev/null || skip "no CPU can be taken away here"
+	need_hotplug
 	start chain-pie pinned 60000
 	local pinned=$pid
 	start chain-pie other 60000
 	taskset -pc 0,1 "$pinned" >/dev/null
 	begin -a
 	await_samples_of "$pinned"
-	away=$online
-	echo 0 >$online
-	echo 1 >$online
-	away=
+	take_away
+	bring_back
 	await grep -q "CPU 1 is back: recorded from now on" log
 	taskset -pc 1 "$pinned" >/dev/null
 	stream until s samples $(($(samples_of "$pinned") + 110)) "$pinned"
 	end
 	equal "$(cat $online)" 1 "CPU 1"
 	[ "$(stream cpus s | awk -v p="$pinned" '$1 == p && $2 == 1 { print $3 }')" -ge 100 ]
+}
+
+# A command that waits for a line, then runs 50 short processes on CPU 1 and 300 ms of another. Little
+# environment, so that the arguments are copied (capture.bats).
+begin_on_cpu_1() { # OPTION…
+	rm -f go ready
+	mkfifo go
+	# shellcheck disable=SC2016 # the inner shell's
+	begin "$@" -- env -i PATH="$PATH" sh -c ': >ready; read -r _ <go; taskset -pc 1 $$; i=0
+		while [ $i -lt 50 ]; do "$0" 1; i=$((i + 1)); done; "$1" 300; :' "$SP_PROG/short" "$SP_PROG/chain-pie"
+	await test -e ready
+}
+
+# How many processes have exec markers: one that was met between fork and exec has two.
+execing() { stream ext s | awk '$1 == "exec" { print $2 }' | sort -u | wc -l; }
+
+# All of the processes that it ran there, and samples of them.
+ran_on_cpu_1() {
+	echo >go
+	wait "$capture" || fail "$(cat log)"
+	equal "$(execing)" 53 "sh, taskset, chain-pie and 50 that are short"
+	[ "$(stream ext s | grep -c "^exec .*short 1 $")" -ge 25 ] || fail "$(stream ext s | grep '^exec' | head)"
+	stream cpus s | awk '$2 == 1 { n += $3 } END { exit !(n > 100) }' || fail "$(stream cpus s)"
+	stream order s
+}
+
+# bats test_tags=alone
+@test "a launched command, by BPF: a CPU that was away, and one that was not there, is recorded" {
+	need_all_cpus
+	need_bpf
+	need_tracefs
+	need_hotplug
+	begin_on_cpu_1 --engine=bpf
+	take_away
+	bring_back
+	await grep -q "CPU 1 is back: recorded from now on; what it ran in the .* s before may be missing" log
+	ran_on_cpu_1
+	holds "$(cat log)" " samples, 1 lost; "
+	stream ext s | grep -q '^loss'
+	stream ext s | grep -q 'lifecycle_gaps [1-9]'
+	take_away
+	begin_on_cpu_1 --engine=bpf
+	bring_back
+	await grep -q "CPU 1 appeared: recorded from now on" log
+	ran_on_cpu_1
+}
+
+# bats test_tags=alone
+@test "a launched command, by perf events: a CPU that was away is recorded, one that was not there is warned of" {
+	need_tracefs
+	need_hotplug
+	begin_on_cpu_1 -v --engine=perf
+	take_away
+	bring_back
+	await grep -q "CPU 1 is back" log
+	ran_on_cpu_1
+	take_away
+	begin_on_cpu_1 --engine=perf
+	bring_back
+	await grep -q "CPU 1 was offline at the start: what it runs from now on is not recorded" log
+	echo >go
+	wait "$capture" || fail "$(cat log)"
+	equal "$(stream cpus s | awk '$2 == 1')" "" "samples there"
+}
+
+# The list of CPUs is read, then one goes: for who begins then, it never changes.
+# bats test_tags=alone
+@test "a CPU that goes as the recording begins: said, and recorded once it is back" {
+	need_all_cpus
+	need_bpf
+	need_tracefs
+	need_hotplug
+	unshare -m true 2>/dev/null || skip "this user has no mount namespaces"
+	local how
+	cat /sys/devices/system/cpu/online >cpus
+	for how in "" -a; do
+		mkfifo go
+		rm -f log ready
+		take_away
+		# shellcheck disable=SC2086,SC2016 # words; the inner shell's
+		unshare -m sh -c 'mount --bind cpus /sys/devices/system/cpu/online && exec sp-capture "$@"' sh -F 99 $how -- \
+			sh -c ': >ready; read -r _ <go; taskset -pc 1 $$; "$@"; :' sh "$SP_PROG/cap_storm" 300 >s 2>log 3>&- &
+		capture=$!
+		pids+=("$capture")
+		await test -e ready
+		bring_back
+		holds "$(cat log)" "CPU 1 is offline: recorded from when it is back"
+		await grep -q "CPU 1 is back: recorded from now on" log
+		echo >go
+		wait "$capture" || fail "$(cat log)"
+		# Others' too with -a.
+		[ "$(stream ext s | grep -c '^exec.*cap_storm')" -ge 150 ] || fail "$how: $(stream ext s | grep '^exec' | head)"
+		[ -n "$how" ] || equal "$(execing)" 303 "sh, taskset, cap_storm and its 300"
+		rm go
+	done
+	equal "$(cat $online)" 1 "CPU 1"
 }
 
 @test "a user who may not record all CPUs is told why, and what helps; nothing is written" {
