@@ -133,7 +133,9 @@ assert sum(sum(t["samples"]["weight"]) for t in off) - 150.01812 < 1e-6'
 }
 
 @test "--lines: the lines of a function apart, their sums are the functions" {
-	profile p.spool -- "$SP_PROG/templates" 300
+	# Two programs, so that there are two stacks at least.
+	# shellcheck disable=SC2016 # the inner shell's
+	profile p.spool -- sh -c '"$0" 300; "$1" 100' "$SP_PROG/templates" "$SP_PROG/chain-pie"
 	sym 0 -f folded -g none p.spool
 	sed 's/\(:[a-z_]*\.[a-z]*\)\?:[0-9]*\(;\|_\[i\]\| \)/\2/g' <(sp-sym -f folded -g none --lines p.spool) >lines
 	python3 - out lines <<-'X'
