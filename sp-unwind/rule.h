@@ -48,6 +48,12 @@ static inline bool uw_rule_is_signal(struct uw_rule r)
 	return r.kind != UW_RULE_CODE && r.flags & UW_RULE_SIGNAL;
 }
 
+/* Why a walk ends where UW_RULE_BAD is in force. */
+static inline enum uw_stop uw_rule_stop(struct uw_rule r)
+{
+	return r.flags & UW_RULE_SWITCHED ? UW_NO_STACK : UW_BAD_CFA;
+}
+
 /* Addresses, SVMA; end exclusive. */
 struct uw_span {
 	uint64_t begin, end;

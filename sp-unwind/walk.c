@@ -288,7 +288,7 @@ static int rare_step(struct uw_walk *k, const struct uw_map *map, struct uw_rule
 	case UW_RULE_SIGRETURN:
 		return uw_sigreturn_step(k);
 	case UW_RULE_BAD:
-		return r.flags & UW_RULE_SWITCHED ? UW_NO_STACK : UW_BAD_CFA;
+		return uw_rule_stop(r);
 	case UW_RULE_NONE:
 	case UW_RULE_CODE:
 	case UW_RULE_SP:

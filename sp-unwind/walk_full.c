@@ -397,7 +397,7 @@ static int plain_step(struct full *f, const struct uw_map *map)
 	if (r.kind == UW_RULE_SIGRETURN)
 		return sigreturn_step(f);
 	if (r.kind == UW_RULE_BAD)
-		return r.flags & UW_RULE_SWITCHED ? UW_NO_STACK : UW_BAD_CFA;
+		return uw_rule_stop(r);
 	if (r.kind >= UW_RULE_SP && r.kind <= UW_RULE_PLT)
 		rc = uw_rule_step(k, r);
 	else
