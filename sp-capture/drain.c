@@ -152,15 +152,11 @@ int cap_session_look(struct cap_session *s, size_t n_rings, struct sp_err *err)
 	return found;
 }
 
-/* CPUs that came later stand behind the others. */
+/* A program may see a CPU before we do. */
 static size_t index_of(const struct cap_session *s, uint32_t cpu)
 {
-	size_t at = cpu < s->n_cpus ? cpu : s->n_cpus - 1;
-	if (s->kernel.cpus[at] == cpu)
-		return at;
-	for (at = s->n_cpus - 1; at > 0 && s->kernel.cpus[at] != cpu;)
-		at--;
-	return at;
+	size_t at = cap_kernel_find_cpu(&s->kernel, cpu);
+	return at < s->n_cpus ? at : s->n_cpus - 1;
 }
 
 /* Before the programs' ring is looked at. */

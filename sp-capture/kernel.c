@@ -142,6 +142,16 @@ int cap_kernel_read(struct cap_kernel *k, struct sp_err *err)
 	return cap_kernel_cpus(k, err);
 }
 
+size_t cap_kernel_find_cpu(const struct cap_kernel *k, uint32_t cpu)
+{
+	size_t at = cpu;
+	if (at < k->n_cpus && k->cpus[at] == cpu)
+		return at; /* all are online, mostly */
+	for (at = 0; at < k->n_cpus && k->cpus[at] != cpu;)
+		at++;
+	return at;
+}
+
 int cap_kernel_uevents(void)
 {
 	const struct sockaddr_nl of_kernel = {.nl_family = AF_NETLINK, .nl_groups = 1};

@@ -16,7 +16,7 @@ struct cap_kernel {
 	int64_t mlock_kb;    /* …/perf_event_mlock_kb, per user and CPU */
 	int64_t memlock_kb;  /* RLIMIT_MEMLOCK, INT64_MAX = unlimited */
 	size_t page_bytes;
-	uint32_t *cpus; /* owned: online CPUs, sorted */
+	uint32_t *cpus; /* owned: online CPUs, sorted; those that came later behind them */
 	size_t n_cpus;
 	uint32_t n_cpus_avail; /* configured ones */
 };
@@ -24,6 +24,8 @@ struct cap_kernel {
 int cap_kernel_read(struct cap_kernel *k, struct sp_err *err);
 /* The online CPUs alone, as they are now. */
 int cap_kernel_cpus(struct cap_kernel *k, struct sp_err *err);
+/* Where a CPU stands in the list; n_cpus: it is not there. */
+size_t cap_kernel_find_cpu(const struct cap_kernel *k, uint32_t cpu);
 /* A socket on which the kernel tells of CPUs that come online, or -1 (uevents; other network
  * namespaces may not have them). Whether it told of one, or may have, since the last call. */
 int cap_kernel_uevents(void);

@@ -444,6 +444,7 @@ int cap_session_run(struct cap_session *s, int fd, const char *name, char *const
 	s->out_name = name;
 	s->launch = (struct cap_launch){.pid = -1};
 	s->system.cgroup.fd = s->system.uevent_fd = -1;
+	s->system.looked_ns = cap_now_ns();
 	cure[0] = 0;
 	int rc = prepare(s, argv, err);
 	if (rc >= 0)

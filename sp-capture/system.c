@@ -405,19 +405,33 @@ static void tell_missing(struct cap_session *s, size_t at, uint64_t from_ns, boo
 	cap_emit_gap(&s->emit, from_ns);
 }
 
+/* Threads have no event of their own on a CPU that was away at the start. */
+static void tell_unrecorded(struct cap_session *s, uint32_t number)
+{
+	struct cap_system *y = &s->system;
+	if (y->n_came)
+		return;
+	y->n_came = 1;
+	sp_warn("CPU %u was offline at the start: what it runs from now on is not recorded, and "
+		"counts as one record lost; to have it, begin anew",
+		number);
+	sp_count(&s->emit.counters, SP_C_lost_events, 1);
+	cap_emit_loss(&s->emit, y->looked_ns, cap_now_ns(), number, 0, 1);
+}
+
 /* True when its events were opened. */
 static bool look_at_cpu(struct cap_session *s, uint32_t number)
 {
 	struct cap_system *y = &s->system;
 	struct sp_err err = {0};
-	size_t at = 0;
-	while (at < y->n && s->kernel.cpus[at] != number)
-		at++;
-	if (at < y->n && is_alive(&y->cpus[at]))
+	size_t at = cap_kernel_find_cpu(&s->kernel, number);
+	bool is_new = at == s->n_cpus;
+	if (is_new && !cap_system_records(s)) {
+		tell_unrecorded(s, number);
 		return false;
-	bool is_new = at == y->n;
-	if (is_new && !cap_system_records(s))
-		return false; /* see look_for_strange() */
+	}
+	if (!is_new && (!y->n || is_alive(&y->cpus[at])))
+		return false;
 	int rc = is_new ? cpu_add(s, number, &err) : 0;
 	uint64_t from_ns = rc < 0 || !y->cpus[at].alive_ns ? y->looked_ns : y->cpus[at].alive_ns;
 	if (rc >= 0) {
@@ -438,50 +452,17 @@ static bool look_at_cpu(struct cap_session *s, uint32_t number)
 
 bool cap_system_look(struct cap_session *s)
 {
-	struct cap_system *y = &s->system;
 	struct cap_kernel now = {0};
 	struct sp_err err;
 	bool changed = false;
 	uint64_t looked_ns = cap_now_ns();
-	if (!y->n || cap_kernel_cpus(&now, &err) < 0)
+	if (cap_kernel_cpus(&now, &err) < 0)
 		return false;
 	for (size_t i = 0; i < now.n_cpus; i++)
 		changed |= look_at_cpu(s, now.cpus[i]);
-	y->looked_ns = looked_ns;
+	s->system.looked_ns = looked_ns;
 	cap_kernel_deinit(&now);
 	return changed;
-}
-
-static bool is_known(const struct cap_session *s, uint32_t number)
-{
-	size_t at = 0;
-	while (at < s->kernel.n_cpus && s->kernel.cpus[at] != number)
-		at++;
-	return at < s->kernel.n_cpus;
-}
-
-/* The perf engine's events of threads live on while a CPU is away, but there are none for one that
- * was away at the start. */
-static void look_for_strange(struct cap_session *s)
-{
-	struct cap_system *y = &s->system;
-	struct cap_kernel now = {0};
-	struct sp_err err;
-	uint64_t from_ns = y->strange_ns ? y->strange_ns : s->start_ns;
-	y->strange_ns = cap_now_ns();
-	if (y->n_came || cap_kernel_cpus(&now, &err) < 0)
-		return;
-	for (size_t i = 0; i < now.n_cpus && !y->n_came; i++) {
-		if (is_known(s, now.cpus[i]))
-			continue;
-		sp_warn("CPU %u was offline at the start: what it runs from now on is not "
-			"recorded, and counts as one record lost; to have it, begin anew",
-			now.cpus[i]);
-		y->n_came++;
-		sp_count(&s->emit.counters, SP_C_lost_events, 1);
-		cap_emit_loss(&s->emit, from_ns, y->strange_ns, now.cpus[i], 0, 1);
-	}
-	cap_kernel_deinit(&now);
 }
 
 bool cap_system_tick(struct cap_session *s)
@@ -491,9 +472,7 @@ bool cap_system_tick(struct cap_session *s)
 	for (size_t i = 0; y->on && cap_system_is_counted(s) && i < y->n; i++)
 		go_on(s, &y->cpus[i], now);
 	bool is_due = now - y->looked_ns >= TICK_NS;
-	if (!cap_system_records(s) && now - y->strange_ns >= TICK_NS)
-		look_for_strange(s);
-	if (!y->n || (!cap_kernel_told(y->uevent_fd) && !is_due))
+	if (!cap_kernel_told(y->uevent_fd) && !is_due)
 		return false;
 	bool changed = cap_system_look(s);
 	if (!is_due || !s->o->all)

@@ -37,9 +37,9 @@ struct cap_system {
 	size_t n;
 	struct cap_cgroup cgroup;
 	struct cap_scopes scopes;
-	uint64_t looked_ns, strange_ns, on_ns;
+	uint64_t looked_ns, on_ns;
 	int uevent_fd;        /* owned: the kernel tells of CPUs that come; -1 = it does not */
-	uint64_t n_came;      /* CPUs that came (back): each counts as a record lost */
+	uint64_t n_came;      /* CPUs that came (back), for which records count as lost */
 	size_t reap_at;       /* the process to be looked at next */
 	size_t n_processes;   /* at the start */
 	bool on, over;        /* over: the control group is gone */
