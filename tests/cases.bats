@@ -45,7 +45,7 @@ check_says() { # SPOOL TEXT
 	local pid=$!
 	await test -s x.data
 	# Without another's help a file's second second is on the disk when its third begins.
-	await eval '[ "$(stat -c %s x.data)" -gt 100000 ]'
+	await has_bytes 100000 x.data
 	kill -9 $pid
 	pkill -9 -P $pid || :
 	wait $pid || :

@@ -59,6 +59,8 @@ await() { # COMMAND…
 	done
 }
 
+has_bytes() { [ "$(stat -c %s "$2")" -ge "$1" ]; } # N FILE: or more
+
 # The first of the CPUs that this test may run on.
 a_cpu() { awk '/^Cpus_allowed_list/ { split($2, at, /[-,]/); print at[1] }' /proc/self/status; }
 

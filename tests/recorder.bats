@@ -643,8 +643,6 @@ is_whole() { # FILE
 	esac
 }
 
-has_bytes() { [ "$(stat -c %s "$2")" -ge "$1" ]; } # N FILE: or more
-
 # What the end record of s names, which must be of a whole recording.
 ended_by() {
 	stream ext s | awk '$1 == "end" && $2 == "status=0" { print substr($3, 10) }'
