@@ -152,46 +152,65 @@ int sp_elf_read_sections(struct sp_elf *e, struct sp_err *err)
 	return 0;
 }
 
-static bool note_build_id(const struct sp_elf *e, uint64_t foff, uint64_t size, uint64_t align,
-			  struct sp_build_id *id)
+/* The content of the first note of an owner (of four bytes) and type, of 1 to max bytes. */
+static const uint8_t *find_note(struct sp_cursor c, uint64_t align, const char owner[4],
+				uint32_t wanted, size_t max, size_t *len)
 {
-	struct sp_cursor c = at(e, foff, size);
 	uint64_t pad = align == 8 ? 7 : 3;
 	while (!c.bad && sp_cur_left(&c) >= 12) {
 		uint32_t namesz = sp_cur_u32(&c), descsz = sp_cur_u32(&c), type = sp_cur_u32(&c);
 		const uint8_t *name = sp_cur_bytes(&c, namesz);
 		sp_cur_skip(&c, (0 - (uint64_t)namesz - (pad == 7 ? 4 : 0)) & pad);
 		const uint8_t *desc = sp_cur_bytes(&c, descsz);
-		if (name && desc && type == NT_GNU_BUILD_ID && namesz == 4 &&
-		    !memcmp(name, "GNU", 4) && descsz && descsz <= SP_BUILD_ID_MAX) {
-			id->len = (uint8_t)descsz;
-			memcpy(id->bytes, desc, descsz);
-			return true;
+		if (name && desc && type == wanted && namesz == 4 && !memcmp(name, owner, 4) &&
+		    descsz && descsz <= max) {
+			*len = descsz;
+			return desc;
 		}
 		uint64_t skip = (0 - (uint64_t)descsz) & pad;
 		sp_cur_skip(&c, skip < sp_cur_left(&c) ? skip : sp_cur_left(&c));
 	}
-	return false;
+	return NULL;
+}
+
+const uint8_t *sp_elf_note(const struct sp_elf *e, const char owner[4], uint32_t type, size_t max,
+			   size_t *len)
+{
+	const uint8_t *desc = NULL;
+	for (size_t i = 0; !desc && i < e->n_segments; i++) {
+		const struct sp_segment *s = &e->segments[i];
+		if (s->type == PT_NOTE)
+			desc = find_note(at(e, s->foff, s->filesz), s->align, owner, type, max, len);
+	}
+	return desc;
+}
+
+static void set_build_id(struct sp_elf *e, const uint8_t *bytes, size_t len)
+{
+	e->build_id.len = (uint8_t)len;
+	memcpy(e->build_id.bytes, bytes, len);
 }
 
 static void segments_build_id(struct sp_elf *e)
 {
-	for (size_t i = 0; i < e->n_segments; i++) {
-		const struct sp_segment *s = &e->segments[i];
-		if (s->type == PT_NOTE &&
-		    note_build_id(e, s->foff, s->filesz, s->align, &e->build_id))
-			return;
-	}
+	size_t len;
+	const uint8_t *id = sp_elf_note(e, "GNU", NT_GNU_BUILD_ID, SP_BUILD_ID_MAX, &len);
+	if (id)
+		set_build_id(e, id, len);
 }
 
 static void sections_build_id(struct sp_elf *e)
 {
-	for (size_t i = 0; i < e->n_sections; i++) {
+	const uint8_t *id = NULL;
+	size_t len;
+	for (size_t i = 0; !id && i < e->n_sections; i++) {
 		const struct sp_section *s = &e->sections[i];
-		if (s->type == SHT_NOTE &&
-		    note_build_id(e, s->foff, s->size, s->align, &e->build_id))
-			return;
+		if (s->type == SHT_NOTE)
+			id = find_note(at(e, s->foff, s->size), s->align, "GNU", NT_GNU_BUILD_ID,
+				       SP_BUILD_ID_MAX, &len);
 	}
+	if (id)
+		set_build_id(e, id, len);
 }
 
 static void free_tables(struct sp_elf *e)

@@ -98,6 +98,10 @@ bool sp_elf_bias(const struct sp_elf *e, uint64_t map_start, uint64_t map_len, u
 
 /* Name and CRC of .gnu_debuglink; alt: path and build-id of .gnu_debugaltlink. false = none. */
 bool sp_elf_debuglink(const struct sp_elf *e, const char **name, uint32_t *crc);
+/* The content of the first note in a PT_NOTE segment of that owner and type, of 1 to max bytes; or
+ * NULL. */
+const uint8_t *sp_elf_note(const struct sp_elf *e, const char owner[4], uint32_t type, size_t max,
+			   size_t *len);
 bool sp_elf_altlink(const struct sp_elf *e, const char **name, struct sp_build_id *id);
 
 static inline struct sp_cursor sp_elf_cursor(const struct sp_elf *e, const void *data, size_t len)

@@ -203,8 +203,8 @@ static bool is_head(const struct sp_elf *e, const uint8_t *p, size_t size)
 	       size >= 8 + HEAD_WORDS * (size_t)p[7];
 }
 
-/* Linkers align it to that at least. */
-#define ALIGN 16u
+/* Linkers align it to a word at least. */
+#define ALIGN 4u
 #define TEXT_START 2u /* the word of its head that may be relocated */
 
 /* Where other linkers than Go's joined it with the rest of .data.rel.ro: at the end, and its only
@@ -253,9 +253,23 @@ static const uint8_t *search_table(const struct sp_elf *e, size_t *size, uint64_
 	return NULL;
 }
 
+/* By its build-id, which segments tell, too. */
 static bool is_go(const struct sp_elf *e)
 {
-	return sp_elf_section(e, ".go.buildinfo") || sp_elf_section(e, ".note.go.buildid");
+	enum { GO_BUILD_ID = 4 };
+	size_t len;
+	return sp_elf_section(e, ".go.buildinfo") ||
+	       sp_elf_note(e, "Go\0", GO_BUILD_ID, SIZE_MAX, &len);
+}
+
+static const uint8_t *table_in(const struct sp_elf *e, const struct sp_section *s, size_t *size,
+			       uint64_t *svma)
+{
+	size_t left = 0;
+	const uint8_t *p = s->type == SHT_NOBITS ? NULL : sp_elf_at_svma(e, s->svma, &left);
+	*size = left < s->size ? left : (size_t)s->size;
+	*svma = s->svma;
+	return p && is_head(e, p, *size) ? p : NULL;
 }
 
 /* Programs that may lie anywhere had it among their relocated data until Go 1.25. */
@@ -264,18 +278,12 @@ static const uint8_t *find_table(const struct sp_elf *e, size_t *size, uint64_t 
 	const struct sp_section *s = sp_elf_section(e, ".gopclntab");
 	if (!s)
 		s = sp_elf_section(e, ".data.rel.ro.gopclntab");
-	size_t left = 0;
-	const uint8_t *p = NULL;
-	if (!s && e->n_sections && !is_go(e))
+	if (s)
+		return table_in(e, s, size, svma);
+	if (!is_go(e))
 		return NULL;
-	if (!s && (p = relocated_table(e, size, svma)))
-		return p;
-	if (!s)
-		return search_table(e, size, svma);
-	p = s->type == SHT_NOBITS ? NULL : sp_elf_at_svma(e, s->svma, &left);
-	*size = left < s->size ? left : (size_t)s->size;
-	*svma = s->svma;
-	return p && is_head(e, p, *size) ? p : NULL;
+	const uint8_t *p = relocated_table(e, size, svma);
+	return p ? p : search_table(e, size, svma);
 }
 
 static size_t ftab_off(const struct sp_pclntab *t, uint32_t i)
@@ -300,6 +308,12 @@ static bool is_text(const struct sp_pclntab *t, uint64_t svma)
 
 /* --- functions --- */
 
+/* Behind a function's record of that size its lists and parts are numbered. */
+static size_t func_bytes(const struct sp_pclntab *t)
+{
+	return t->has_start_line ? FUNC_120 : FUNC_118;
+}
+
 bool sp_pclntab_func(const struct sp_pclntab *t, uint32_t i, struct sp_go_func *out)
 {
 	uint32_t entry, next, off;
@@ -307,7 +321,7 @@ bool sp_pclntab_func(const struct sp_pclntab *t, uint32_t i, struct sp_go_func *
 	    !u32_at(t, ftab_off(t, i) + 4, &off) || !u32_at(t, ftab_off(t, i + 1), &next) ||
 	    next < entry)
 		return false;
-	size_t size = t->has_start_line ? FUNC_120 : FUNC_118, left = t->size - t->funcs;
+	size_t size = func_bytes(t), left = t->size - t->funcs;
 	if (off > left || left - off < size)
 		return false;
 	struct sp_go_func f = {
@@ -504,21 +518,20 @@ void sp_pclntab_find_inlined(struct sp_pclntab *t)
 static uint32_t pcdata(const struct sp_pclntab *t, const struct sp_go_func *f, unsigned i)
 {
 	uint32_t list;
-	size_t off = f->off + (t->has_start_line ? FUNC_120 : FUNC_118) + 4 * (size_t)i;
+	size_t off = f->off + func_bytes(t) + 4 * (size_t)i;
 	return i < f->n_pcdata && u32_at(t, off, &list) ? list : 0;
 }
 
 static bool funcdata(const struct sp_pclntab *t, const struct sp_go_func *f, unsigned i,
 		     uint32_t *out)
 {
-	size_t off =
-		f->off + (t->has_start_line ? FUNC_120 : FUNC_118) + 4 * ((size_t)f->n_pcdata + i);
+	size_t off = f->off + func_bytes(t) + 4 * ((size_t)f->n_pcdata + i);
 	return i < f->n_funcdata && u32_at(t, off, out) && *out != NOTHING;
 }
 
 struct inlined {
-	uint32_t name,
-		parent; /* parent: of an instruction that stands for the call, from f->begin */
+	uint32_t name;
+	uint32_t parent; /* an instruction that stands for the call, from f->begin */
 };
 
 static bool inlined_call(const struct sp_pclntab *t, uint32_t tree, int32_t index,

@@ -1,4 +1,4 @@
-/* A Go program's image, stripped, made by hand: code at 0x1000, .gopclntab at 0x4000, data at
+/* A Go program's image, stripped, made by hand: code at 0x1000, .gopclntab at 0x4008, data at
  * 0x8000, all SVMAs equal to file offsets. Values of its lists, files, lines and inlined calls as
  * Go's linker writes them (cmd/link/internal/ld/pcln.go). */
 #ifndef SP_TESTS_GO_IMAGE_H
@@ -10,10 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image_head.h"
+
 #define GO_SIZE 0xa000u
+#define GO_NOTE 0x380u
 #define GO_CODE 0x1000u
 #define GO_TEXT 0x1200u /* runtime.text: behind code of C's */
-#define GO_TABLE 0x4000u
+#define GO_TABLE 0x4008u /* Go 1.26 aligns it to no more */
 #define GO_TABLE_SIZE 0x3000u
 #define GO_MODULE 0x8100u
 #define GO_DYNAMIC 0x8800u
@@ -192,10 +195,10 @@ static inline void go_pointer(struct go_image *m, unsigned *n_relas, size_t at, 
 	go_u64(m, rela + 16, v);
 }
 
-static inline void go_write_sections(struct go_image *m, Elf64_Ehdr *e)
+static inline void go_write_sections(struct go_image *m)
 {
 	static const char names[] = "\0.gopclntab\0.go.module\0.shstrtab\0.go.buildinfo";
-	const size_t at = 0x200, strings = 0x180;
+	const size_t at = 0x200, strings = 0x1c0;
 	bool has_module = m->o.place == GO_MODULE_RELOC;
 	Elf64_Shdr s[4] = {
 		{0},
@@ -218,6 +221,7 @@ static inline void go_write_sections(struct go_image *m, Elf64_Ehdr *e)
 	};
 	memcpy(m->data + strings, names, sizeof names);
 	memcpy(m->data + at, s, sizeof s);
+	Elf64_Ehdr *e = (Elf64_Ehdr *)(void *)m->data;
 	e->e_shoff = at;
 	e->e_shentsize = sizeof *s;
 	e->e_shnum = 4;
@@ -249,28 +253,21 @@ static inline void go_finish(struct go_image *m)
 	}
 	const uint64_t dynamic[] = {DT_RELA, GO_RELAS, DT_RELASZ, 24 * n_relas, DT_NULL, 0};
 	memcpy(m->data + GO_DYNAMIC, dynamic, sizeof dynamic);
-	Elf64_Ehdr e = {
-		.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-		.e_type = ET_DYN,
-		.e_machine = m->o.machine,
-		.e_version = EV_CURRENT,
-		.e_phoff = sizeof e,
-		.e_ehsize = sizeof e,
-		.e_phentsize = sizeof(Elf64_Phdr),
-		.e_phnum = 5,
-	};
-	Elf64_Phdr p[5] = {
+	/* Go's build-id, of one byte. */
+	static const uint8_t note[] = {4, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 'G', 'o', 0, 0, 'x'};
+	memcpy(m->data + GO_NOTE, note, sizeof note);
+	const Elf64_Phdr p[] = {
 		{PT_LOAD, PF_R | PF_X, GO_CODE, GO_CODE, GO_CODE, 0x3000, 0x3000, 0x1000},
-		{PT_LOAD, PF_R, GO_TABLE, GO_TABLE, GO_TABLE, 0x4000, 0x4000, 0x1000},
+		{PT_LOAD, PF_R, 0x4000, 0x4000, 0x4000, 0x4000, 0x4000, 0x1000},
 		{PT_LOAD, PF_R | PF_W, 0x8000, 0x8000, 0x8000, 0x2000, 0x2000, 0x1000},
 		{PT_DYNAMIC, PF_R, GO_DYNAMIC, GO_DYNAMIC, GO_DYNAMIC, 0x100, 0x100, 8},
-		{m->o.joined ? PT_GNU_RELRO : PT_NULL, PF_R, GO_TABLE, GO_TABLE, GO_TABLE, 0x4000,
-		 0x4000, 1},
+		{PT_NOTE, PF_R, GO_NOTE, GO_NOTE, GO_NOTE, sizeof note, sizeof note, 4},
+		{m->o.joined ? PT_GNU_RELRO : PT_NULL, PF_R, 0x4000, 0x4000, 0x4000, 0x4000, 0x4000,
+		 1},
 	};
+	image_head(m->data, m->o.machine, p, sizeof p / sizeof *p);
 	if (m->o.sections)
-		go_write_sections(m, &e);
-	memcpy(m->data, &e, sizeof e);
-	memcpy(m->data + sizeof e, p, sizeof p);
+		go_write_sections(m);
 }
 
 #endif

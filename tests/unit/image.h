@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../../sp-unwind/walk.h"
+#include "image_head.h"
 
 #define IMAGE_SIZE 0x8000
 #define IMAGE_HDR 0x4000
@@ -58,22 +59,11 @@ static inline size_t image_cie(struct image *m, bool arm, bool signal)
 static inline void image_new(struct image *m, uint16_t machine)
 {
 	*m = (struct image){.data = calloc(1, IMAGE_SIZE), .at = IMAGE_EH};
-	Elf64_Ehdr e = {
-		.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
-		.e_type = ET_DYN,
-		.e_machine = machine,
-		.e_version = EV_CURRENT,
-		.e_phoff = sizeof e,
-		.e_ehsize = sizeof e,
-		.e_phentsize = sizeof(Elf64_Phdr),
-		.e_phnum = 2,
-	};
-	Elf64_Phdr p[2] = {
+	const Elf64_Phdr p[] = {
 		{PT_LOAD, PF_R | PF_X, 0, 0, 0, IMAGE_SIZE, IMAGE_SIZE, 0x1000},
 		{PT_GNU_EH_FRAME, PF_R, IMAGE_HDR, IMAGE_HDR, IMAGE_HDR, 0x1000, 0x1000, 4},
 	};
-	memcpy(m->data, &e, sizeof e);
-	memcpy(m->data + sizeof e, p, sizeof p);
+	image_head(m->data, machine, p, sizeof p / sizeof *p);
 	m->cie = image_cie(m, machine == EM_AARCH64, false);
 	m->cie_signal = image_cie(m, machine == EM_AARCH64, true);
 }

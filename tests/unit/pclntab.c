@@ -104,6 +104,12 @@ static void test_rest(void)
 	tap_str(told(s, OUTER + 0x35, &start), "main.inner -:0, main.outer -:0", "without lines");
 	sp_symfile_close(s);
 	free(m.data);
+	make(&m, &(struct go_options){EM_X86_64, .place = GO_IN_HEAD});
+	m.data[GO_NOTE + 12] = 'g';
+	s = open_image(&m, NULL);
+	tap_str(told(s, LEAF, &start), "", "who is not Go's is not searched");
+	sp_symfile_close(s);
+	free(m.data);
 	make(&m, &(struct go_options){EM_X86_64, .sections = true, .place = GO_NOWHERE});
 	s = open_image(&m, NULL);
 	tap_str(told(s, LEAF, &start), "", "who does not say where the code is gets no names");
